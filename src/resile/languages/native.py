@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from resile.languages import references
 from resile.languages.references import MISSING, ValueRefused, is_one_reference, names, or_default, path_of, text_of
-from resile.languages.shell import quoting
+from resile.languages.shell.quoting import render_shell
 
 if TYPE_CHECKING:
     from resile.core.state import Job
@@ -52,11 +52,58 @@ class NativeNames:
         return MISSING
 
 
-class Native:
-    """`${...}`."""
+class BaseLanguage:
+    """The methods of the contract that languages have in common; here a `${...}` has no value in code."""
+
+    def check_url(self, url: str) -> tuple[str, str]:
+        """Check a URL: the file must determine its server, or it is one reference to a whole URL."""
+        from resile.errors import shorten
+        from resile.languages.urls import is_whole_url, names_server
+
+        if is_one_reference(url):
+            return "", ""
+        first = next((offset for _, offset in names(url)), None)
+        if first is not None and not names_server(url[:first]):
+            hint = "write the server out, or make the whole url one reference: http: ${inputs.url}"
+            return f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url", hint
+        if not is_whole_url(url):
+            hint = "a password belongs in a header" if "@" in url else "http://host/path or https://host/path"
+            return f"`{shorten(url)}` is no http url", hint
+        return "", ""
+
+    def program(self, action: Http | Python | Query, name: str, folder: str, shared: str, visible: Any) -> Program:
+        from resile.languages.program_settings import program_of
+
+        del shared
+        return program_of(action, name, folder, visible)
+
+    def condition(self, condition: Condition, run: Run, job: Job, at: float) -> tuple[bool, str]:
+        """Decide one reference by its value, the word `true`, or JavaScript."""
+        if condition.language != "value":
+            return self.code(run).decide(condition, job, at)
+        source = condition.source.strip()
+        if is_one_reference(source):
+            return _is_true(self._find_in_code(run, source[2:-1], job)), ""
+        return source == "true", ""
+
+    def code(self, run: Run) -> Expressions:
+        from resile.languages.javascript.expressions import Expressions
+
+        return Expressions(run, lambda name, job: self._find_in_code(run, name, job))
+
+    def _find_in_code(self, run: Run, name: str, job: Job) -> Any:
+        del run, name, job
+        return MISSING
+
+
+class Native(BaseLanguage):
+    """`${...}`: implements the contract of languages."""
 
     mark = "${"
     has_references = True
+    visible = NativeNames
+    render_text = staticmethod(references.render_text)
+    render_shell = staticmethod(render_shell)
 
     def names_in(self, text: str) -> frozenset[str]:
         """The references in a text, without their defaults."""
@@ -66,24 +113,6 @@ class Native:
         """Nothing: a text that is no reference belongs to the shell."""
         del text
         return ""
-
-    def check_url(self, url: str) -> tuple[str, str]:
-        """Check a URL: the file must determine its server, or it is one reference to a whole URL."""
-        if is_one_reference(url):
-            return "", ""
-        return check_written_url(url)
-
-    def visible(self, run: Run, job: Job) -> NativeNames:
-        """The references of a job."""
-        return NativeNames(run, job)
-
-    def render_text(self, text: str, visible: Lookup) -> str:
-        """The text with its values; unknown references stay."""
-        return references.render_text(text, visible)
-
-    def render_shell(self, text: str, visible: Lookup, program: str = "sh") -> str:
-        """The command with its values, each quoted for its position; unknown references stay."""
-        return quoting.render_shell(text, visible, program)
 
     def render_data(self, data: Any, visible: Lookup) -> Any:
         """The data with values in its texts; a text that is one reference becomes the value itself."""
@@ -109,26 +138,9 @@ class Native:
                 raise ValueRefused(f"a value in `{url}` is `.` or `..`, which would lead out of its folder")
         return encode_url(text)
 
-    def program(
-        self, action: Http | Python | Query, name: str, folder: str, shared: str, visible: NativeNames
-    ) -> Program:
-        """The program of a request, or of Python code."""
-        from resile.languages.program_settings import program_of
-
-        del shared
-        return program_of(action, name, folder, visible)
-
-    def condition(self, condition: Condition, run: Run, job: Job, at: float) -> tuple[bool, str]:
-        """Decide one reference by its value, a literal, or JavaScript."""
-        if condition.language != "value":
-            return self.code(run).decide(condition, job, at)
-        return value_holds(condition.source, lambda name: find_leniently(run, name, job)), ""
-
-    def code(self, run: Run) -> Expressions:
-        """JavaScript in which a `${...}` means its value."""
-        from resile.languages.javascript.expressions import Expressions
-
-        return Expressions(run, lambda name, job: find_leniently(run, name, job))
+    def _find_in_code(self, run: Run, name: str, job: Job) -> Any:
+        """The value of a reference; MISSING if its path leads nowhere."""
+        return or_default(name, run.find(path_of(name), job))
 
 
 NATIVE = Native()
@@ -136,39 +148,11 @@ NativeNames.language = NATIVE
 NativeNames.args = {}
 
 
-def find_leniently(run: Run, name: str, job: Job) -> Any:
-    """The value of a reference in a condition; MISSING if its path leads nowhere."""
-    return or_default(name, run.find(path_of(name), job))
-
-
-def value_holds(source: str, find: Lookup) -> bool:
-    """Does a condition hold that is one reference, or the word `true`?"""
-    source = source.strip()
-    return is_truthy(find(source[2:-1])) if is_one_reference(source) else source == "true"
-
-
-def is_truthy(value: Any) -> bool:
+def _is_true(value: Any) -> bool:
     """Is a value true? Empty, 0, false and null are false, as values and as text."""
-    if value is MISSING or value is None:
-        return False
     if isinstance(value, str):
         return value.strip() not in _FALSE_TEXTS
-    return bool(value)
-
-
-def check_written_url(url: str) -> tuple[str, str]:
-    """What is wrong with a URL whose values are references, and a hint."""
-    from resile.errors import shorten
-    from resile.languages.urls import is_whole_url, names_server
-
-    first = next((offset for _, offset in names(url)), None)
-    if first is not None and not names_server(url[:first]):
-        hint = "write the server out, or make the whole url one reference: http: ${inputs.url}"
-        return f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url", hint
-    if not is_whole_url(url):
-        hint = "a password belongs in a header" if "@" in url else "http://host/path or https://host/path"
-        return f"`{shorten(url)}` is no http url", hint
-    return "", ""
+    return value is not MISSING and bool(value)
 
 
 def _value_of(reference: str, lookup: Lookup) -> Any:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resile.languages.braces import Lazy
 from resile.languages.jinja.plain_values import as_result
 from resile.languages.jinja.sql import render_sql
 from resile.languages.jinja.templates import Unknown, holds, problem, render, render_data, render_url, value_of
 from resile.languages.jinja.undefined import result_not_there
-from resile.languages.lazy_mapping import Lazy
 from resile.languages.references import MISSING, ValueRefused
 
 KNOWN: dict[str, Any] = {

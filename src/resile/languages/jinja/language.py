@@ -10,49 +10,38 @@ from typing import TYPE_CHECKING, Any
 from resile.languages.jinja import templates
 from resile.languages.jinja.scope import JinjaNames
 from resile.languages.jinja.step_events import StepEvents
-from resile.languages.native import check_written_url, value_holds
-from resile.languages.references import MISSING, is_one_reference, refuse_nul
+from resile.languages.native import BaseLanguage
+from resile.languages.references import refuse_nul
 from resile.languages.urls import check_rendered, encode_url
 
 if TYPE_CHECKING:
     from resile.core.state import Job
     from resile.languages.contract import Program, Run
-    from resile.languages.javascript.expressions import Expressions
     from resile.model.workflow import Condition, Http, Python, Query
 
 
-class Jinja:
-    """`{{ ... }}` and `{% ... %}` as NoETL's playbooks use them."""
+class Jinja(BaseLanguage):
+    """`{{ ... }}` and `{% ... %}` as NoETL's playbooks use them: implements the contract of languages."""
 
     mark = "{"
     has_references = False
-
-    def names_in(self, text: str) -> frozenset[str]:
-        """The names that a text uses; none if it has a syntax error."""
-        return templates.names_in(text)
-
-    def check(self, text: str) -> str:
-        """Why the template could never be rendered."""
-        return templates.problem(text)
+    names_in = staticmethod(templates.names_in)
+    check = staticmethod(templates.problem)
 
     def check_url(self, url: str) -> tuple[str, str]:
         """Check a URL without templates; a playbook may take its server from values, so `render_url` checks those."""
-        return ("", "") if "{" in url or is_one_reference(url) else check_written_url(url)
+        return ("", "") if "{" in url else super().check_url(url)
 
     def visible(self, run: Run, job: Job) -> JinjaNames:
-        """The names and values that the texts of a job can use."""
         return StepEvents(run).names(job)
 
     def render_text(self, text: str, visible: JinjaNames) -> str:
-        """The text with its values."""
         return refuse_nul(templates.render(text, visible.find))
 
     def render_shell(self, text: str, visible: JinjaNames, program: str = "sh") -> str:
-        """The command with its values, each quoted for its position."""
         return refuse_nul(templates.render_command(text, visible.find, program))
 
     def render_data(self, data: Any, visible: JinjaNames) -> Any:
-        """The data with its texts rendered."""
         return templates.render_data(data, visible.find)
 
     def render_url(self, url: str, visible: JinjaNames) -> str:
@@ -65,7 +54,6 @@ class Jinja:
     def program(
         self, action: Http | Python | Query, name: str, folder: str, shared: str, visible: JinjaNames
     ) -> Program:
-        """The program of a tool."""
         from resile.languages.jinja.tools import tool_program
 
         return tool_program(action, name, folder, shared, visible)
@@ -74,15 +62,7 @@ class Jinja:
         """Decide a template, or the number of a case that held."""
         if condition.language in ("jinja", "case"):
             return StepEvents(run).holds(condition, job)
-        if condition.language != "value":
-            return self.code(run).decide(condition, job, at)
-        return value_holds(condition.source, lambda _: MISSING), ""
-
-    def code(self, run: Run) -> Expressions:
-        """JavaScript, in which a `${...}` is no reference."""
-        from resile.languages.javascript.expressions import Expressions
-
-        return Expressions(run, lambda _name, _job: MISSING)
+        return super().condition(condition, run, job, at)
 
 
 JINJA = Jinja()

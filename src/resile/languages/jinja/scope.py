@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resile.core.scheduling.finish import execution
+from resile.languages.braces import Lazy
 from resile.languages.jinja.loop_results import LoopResults
 from resile.languages.jinja.plain_values import as_result, plain_data
 from resile.languages.jinja.templates import render_data
-from resile.languages.lazy_mapping import Lazy
 from resile.languages.references import MISSING
 from resile.languages.surroundings import host_of, item_scope, utc_time, workflow_frame
 from resile.model.status import Status

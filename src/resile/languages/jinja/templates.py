@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from resile.languages.braces import Write, quote_outputs
 from resile.languages.jinja.plain_values import plain_data, plain_text, stand_in_for
 from resile.languages.references import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
 from resile.model.limits import VALUE_BYTES_MAX
@@ -49,7 +50,6 @@ _TYPES = {"ResultDict": "dict", "ResultList": "list", "ResultText": "str", "Erro
 _TYPE = re.compile(rf"'({'|'.join(_TYPES)})'")
 
 Find = Callable[[str], Any]
-Write = Callable[[Any], str]
 
 
 class Unknown(ValueRefused):
@@ -352,32 +352,7 @@ def render_command(text: str, find: Find, program: str = "sh") -> str:
     """A command with its values, each quoted for its position."""
     if not is_template(text):
         return text
-    from resile.languages.shell.quoting import knows_ansi
-    from resile.languages.shell.render import render as render_shell
-
-    prefix = "value"
-    while prefix in text:
-        prefix += "_"
-    values: dict[str, str] = {}
-
-    def write(value: Any) -> str:
-        """Write a reference in place of the value."""
-        name = f"{prefix}{len(values)}"
-        values[name] = plain_text(value)
-        return f"${{{name}}}"
-
-    command = render(text, find, write)
-    seen: set[str] = set()
-
-    def lookup(name: str) -> Any:
-        """The value of one of our references; any other reference belongs to the shell."""
-        seen.add(name)
-        return values.get(name, MISSING)
-
-    safe = render_shell(command, lookup, knows_ansi(program))
-    if not values.keys() <= seen:
-        raise ValueRefused("a backslash stands before `{{`: no value can be put there safely")
-    return safe
+    return quote_outputs(text, lambda write: render(text, find, write), plain_text, program)
 
 
 def render_url(text: str, find: Find) -> str:

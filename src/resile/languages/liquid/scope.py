@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
-from resile.languages.lazy_mapping import Lazy
+from resile.languages.braces import Lazy
 from resile.languages.liquid.filters import FOLDER, MEMORY
 from resile.languages.liquid.templates import value_of
 from resile.languages.references import MISSING, known_of, text_of

@@ -13,14 +13,15 @@ lenient_syntax.py first rewrites the forms that Visor accepts and Liquid does no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from resile.errors import shorten
+from resile.languages.braces import Write, quote_outputs
 from resile.languages.liquid.filters import CONTEXT_FILTERS, FILTERS, UNKNOWN_HERE
 from resile.languages.liquid.lenient_syntax import EMPTY_LIST, as_liquid
-from resile.languages.references import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
+from resile.languages.references import TEMPLATES_KEPT, ValueRefused, text_of
 from resile.languages.urls import encode_value
 from resile.model.limits import VALUE_BYTES_MAX
 
@@ -37,7 +38,6 @@ TAGS = (
 """The tags that are allowed; others load files or write text for an unknown position."""
 SERVER_VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
 _SLOT = "slot"
-Write = Callable[[Any], str]
 
 
 def _make_environment() -> Environment:
@@ -251,29 +251,7 @@ def render_command(text: str, variables: Mapping[str, Any], program: str = "sh")
     """A command with its values, each quoted for its position."""
     if not is_template(text):
         return text
-    from resile.languages.shell.quoting import render_shell
-
-    prefix = "value"
-    while prefix in text:
-        prefix += "_"
-    values: dict[str, str] = {}
-    seen: set[str] = set()
-
-    def write(value: Any) -> str:
-        name = f"{prefix}{len(values)}"
-        values[name] = plain_text(value)
-        return f"${{{name}}}"
-
-    def lookup(name: str) -> Any:
-        """The value of one of our references; any other reference belongs to the shell."""
-        seen.add(name)
-        return values.get(name, MISSING)
-
-    command = render(text, variables, write)
-    rendered = render_shell(command, lookup, program) if values else command
-    if not values.keys() <= seen:
-        raise ValueRefused("a backslash stands before `{{`: no value can be put there safely")
-    return rendered
+    return quote_outputs(text, lambda write: render(text, variables, write), plain_text, program)
 
 
 def render_url(text: str, variables: Mapping[str, Any]) -> str:
