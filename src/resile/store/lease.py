@@ -58,7 +58,7 @@ def _is_gone(lease: Lease) -> bool:
 
 
 def _boot() -> str:
-    """This boot of this machine and this pid namespace; empty where /proc does not tell."""
+    """This boot of this machine and this pid namespace; empty without /proc."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"

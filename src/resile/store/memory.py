@@ -40,14 +40,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-def _no_fault(_: str) -> None:
-    """The default hook: no fault."""
-
-
 class Faults:
     """Injected faults: `before` may raise; `hold` keeps submitted batches from becoming durable."""
 
-    def __init__(self, before: Callable[[str], None] = _no_fault) -> None:
+    def __init__(self, before: Callable[[str], None] = lambda _: None) -> None:
         self.before = before
         self.hold = False
 

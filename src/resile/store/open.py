@@ -55,7 +55,11 @@ def _path(url_or_path: str | None) -> str | None:
     if named.startswith(_SQLITE):
         named = named[len(_SQLITE) :]
     elif "://" in named:
-        raise _refusal(named.partition("://")[0])
+        scheme = named.partition("://")[0]
+        problem = f"no store is opened by addresses of the kind {scheme}://"
+        if scheme in ("postgresql", "postgres"):
+            problem = "this version of Resile does not store in PostgreSQL"
+        raise StoreError("store-unsupported", problem, hint="name a file, as PATH or sqlite:///PATH")
     return os.path.expanduser(named)
 
 
@@ -63,11 +67,3 @@ def _state_folder() -> str:
     """The folder for a user's state; as the XDG standard says, a relative value is ignored."""
     given = os.environ.get("XDG_STATE_HOME", "")
     return given if os.path.isabs(given) else os.path.expanduser("~/.local/state")
-
-
-def _refusal(scheme: str) -> StoreError:
-    """The error for an address with an unsupported scheme."""
-    hint = "name a file, as PATH or sqlite:///PATH"
-    if scheme in ("postgresql", "postgres"):
-        return StoreError("store-unsupported", "this version of Resile does not store in PostgreSQL", hint=hint)
-    return StoreError("store-unsupported", f"no store is opened by addresses of the kind {scheme}://", hint=hint)

@@ -104,7 +104,6 @@ class FunctionExecutor(SegmentReader):
         return self._epoll.fileno()
 
     def start(self, launches: Sequence[Launch]) -> None:
-        """Queue calls; each is made when a worker is free, in order."""
         for launch in launches:
             assert launch.call is not None
             self._queued[launch.job, launch.attempt] = launch.threads
@@ -117,7 +116,6 @@ class FunctionExecutor(SegmentReader):
         self._start_ticker()
 
     def kill(self, job: int, attempt: int) -> None:
-        """Terminate a running call; withdraw one that no worker has taken."""
         key = (job, attempt)
         if self._withdraw({key}):
             return
@@ -146,7 +144,6 @@ class FunctionExecutor(SegmentReader):
         self._start_ticker()
 
     def drain(self) -> None:
-        """Withdraw all queued calls; running calls go on."""
         self._withdraw(set(self._queued))
 
     def reports(self) -> list[Report]:

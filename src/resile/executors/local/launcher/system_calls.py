@@ -22,22 +22,17 @@ BACKLOG = 4
 
 def take_stdin() -> int:
     """Take the engine's socket from standard input, put /dev/null there, and close all other inherited descriptors."""
-    for descriptor in open_descriptors():
-        if descriptor > 2:
-            posix.closerange(descriptor, descriptor + 1)
+    try:
+        inherited = [int(name) for name in posix.listdir("/proc/self/fd") if int(name) > 2]
+    except OSError:
+        inherited = []
+    for descriptor in inherited:
+        posix.closerange(descriptor, descriptor + 1)
     connection = posix.dup(0)
     null = posix.open(b"/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     posix.dup2(null, 0)
     posix.close(null)
     return connection
-
-
-def open_descriptors() -> list[int]:
-    """The open descriptors of this process; none if the system does not list them."""
-    try:
-        return [int(name) for name in posix.listdir("/proc/self/fd")]
-    except OSError:
-        return []
 
 
 def become_subreaper() -> bool:

@@ -41,18 +41,19 @@ class Filter:
             start_new_session=True,
             bufsize=0,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._items, self._answers = self._process.stdin, self._process.stdout
         import json
 
         self._send(json.dumps([code, bare]).encode() + b"\n")
 
     def close(self) -> None:
         """Kill the process."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.kill()
         self._process.wait()
-        self._process.stdin.close()
-        self._process.stdout.close()
+        self._items.close()
+        self._answers.close()
 
     def judge(self, items: Sequence[tuple[int, bytes]]) -> list[bool]:
         """Whether the filter selects each of these items; each is given with its index."""
@@ -68,18 +69,16 @@ class Filter:
 
     def _send(self, data: bytes) -> None:
         """Write all data, unless the process has exited."""
-        assert self._process.stdin is not None
         rest = memoryview(data)
         with suppress(BrokenPipeError):
             while rest:
-                rest = rest[os.write(self._process.stdin.fileno(), rest) :]
+                rest = rest[os.write(self._items.fileno(), rest) :]
 
     def _read_answers(self, count: int) -> bytes:
         """Read this many answers; fewer if one is an error, which is the last."""
-        assert self._process.stdout is not None
         answers = b""
         while b"!" in answers or len(answers) < count:
-            more = os.read(self._process.stdout.fileno(), _READ_BYTES)
+            more = os.read(self._answers.fileno(), _READ_BYTES)
             if not more:
                 break
             answers += more

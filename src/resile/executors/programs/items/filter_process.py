@@ -4,7 +4,7 @@
     stdout: for each item `1` or `0`; or `!` and an error as a JSON text, and nothing after that
 
 The process writes each answer at once, so that if the kernel ends it because code does not stop, the number of answers
-tells the item. One context serves all items, because making one costs more than an answer; everything in which code
+gives the item. One context serves all items, because making one costs more than an answer; everything in which code
 could leave a value for the next item is frozen.
 """
 
@@ -104,11 +104,11 @@ def main() -> None:
             context.set_time_limit(limits.CODE_CPU_SECONDS_MAX)
             answer = judge()
             signal.setitimer(signal.ITIMER_PROF, 0)
-            _say(answer)
+            _write_answer(answer)
             if answer.startswith("!"):
                 return
     except _quickjs.JSException as error:
-        _say("!" + json.dumps(_describe_error(str(error), limits.CODE_CPU_SECONDS_MAX)))
+        _write_answer("!" + json.dumps(_describe_error(str(error), limits.CODE_CPU_SECONDS_MAX)))
 
 
 def _gate(context: Any, code: str, bare: bool) -> Any:
@@ -120,7 +120,7 @@ def _gate(context: Any, code: str, bare: bool) -> Any:
     part("prepare")("{}", time.time() * 1e3, random_source(code, "items"), helpers_source(code))
     problem = part("probe")(f'"use strict";throw null;(\n{code}\n)')
     if problem:
-        _say("!" + json.dumps(json.loads(problem[1:])[0]))
+        _write_answer("!" + json.dumps(json.loads(problem[1:])[0]))
         sys.exit(0)
     gate("seal")(context.eval((BARE if bare else PLAIN).format(code=code)), bare)
     return gate
@@ -133,7 +133,7 @@ def _describe_error(thrown: str, cpu_seconds: float) -> str:
     return thrown.split("\n")[0] if thrown != "null" else "out of memory"
 
 
-def _say(answer: str) -> None:
+def _write_answer(answer: str) -> None:
     data = answer.encode()
     while data:
         data = data[os.write(1, data) :]

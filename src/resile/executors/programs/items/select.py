@@ -80,8 +80,8 @@ def sort_terms(text: str) -> tuple[SortTerm, ...]:
     for part in text.split(","):
         words = re.fullmatch(r"\s*(\S+)(\s+ASC|\s+DESC)?(\s+NULLS\s+(?:FIRST|LAST))?\s*", part, re.IGNORECASE)
         if words is None:
-            said = "a field, then ASC or DESC, then NULLS FIRST or NULLS LAST, the latter two as needed"
-            raise ItemsRefused(f"sort_by `{text}`: `{part.strip()}` is not {said}")
+            form = "a field, then ASC or DESC, then NULLS FIRST or NULLS LAST, the latter two as needed"
+            raise ItemsRefused(f"sort_by `{text}`: `{part.strip()}` is not {form}")
         order, missing = (word or "" for word in words.groups()[1:])
         terms.append(
             SortTerm(field_of(words[1]), order.upper().endswith("DESC"), not missing.upper().endswith("FIRST"))
