@@ -12,25 +12,25 @@ and none is lost. An interrupted redrive is finished with its original selection
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from itertools import chain, groupby, islice
 from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from resile.commands.dead_letters import ErrorTypes, fan_outs, letters_of, maps_of, record, worktree_error_types
+from resile.commands.dead_letters import fan_outs, letters_of, maps_of, record, worktree_error_types
 from resile.commands.documents.dead_letters import RedrivePreview, RedriveResult
-from resile.commands.run import EngineListener
+from resile.commands.run import EngineListener, drive_engine
 from resile.core.events import Capacity, Event, Redriven, RunResumed
 from resile.core.state import State
 from resile.engine.actions.items import items_path, read_groups, read_items, remove_letters, write_letters
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import measure, refuse_misfits
-from resile.engine.session import Session, caller, take
+from resile.engine.session import caller, hold_lease
 from resile.errors import ResileError
 from resile.model.items import Item, LetterGroup
 from resile.model.limits import ITEMS_PER_READ
@@ -88,21 +88,13 @@ def preview(store: Store, call: RedriveCall) -> RedrivePreview:
 def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> RedriveResult:
     """Run dead letters of an ended run again, or finish a redrive that was interrupted."""
     row_of(store, call.run)
-    lease = take(store, call.run)
-    try:
+    with hold_lease(store, call.run) as lease:
         row = row_of(store, call.run)
         state = fold_log(store, row)
         task = _interrupted_task_of(row, state, call) or _begin_redrive(store, row, state, call)
         if task is None:
             return _result_of(store, call.run, None, "completed", 0, Counter())
-        session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
-        status = session.drive(
-            lease,
-            task.events,
-            parallel=task.capacity.parallel,
-            launcher=None,
-            ready=lambda engine: listener.on_start(row.id, state, engine.interrupt),
-        )
+        status = drive_engine(store, row, state, lease, task.events, task.capacity, listener)
         selected = sum(group.total for group in _task_groups(task))
         failed_again = Counter(letter.history != item.history for letter, item in _still_kept(store, call.run, task))
         if status not in _UNFINISHED:
@@ -111,8 +103,6 @@ def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> Redriv
                 # No letter needs the scopes that were kept for them any more.
                 store.purge_letters(lease)
         return _result_of(store, call.run, task.map, status, selected, failed_again)
-    finally:
-        store.release_lease(lease)
 
 
 def _result_of(
@@ -228,55 +218,35 @@ def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
 
 def _select_letters(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> Iterator[LetterRow]:
     """The letters that a call selects, as a stream, by fan-out and index."""
-    wanted = None if call.filter is None else _Filter(call.filter, row, worktree_error_types(store, row))
-    try:
-        for fan in fans:
-            for letter in letters_of(store, row.id, fan):
-                if not (letter.eligible or call.force) or call.signature not in (None, letter.signature):
-                    continue
-                if wanted is None or wanted.accepts(letter):
-                    yield letter
-    finally:
-        if wanted is not None:
-            wanted.close()
+    found = (letter for fan in fans for letter in letters_of(store, row.id, fan))
+    selected = (
+        letter for letter in found if (letter.eligible or call.force) and call.signature in (None, letter.signature)
+    )
+    return selected if call.filter is None else _filter_letters(selected, call.filter, store, row)
 
 
-class _Filter:
-    """The caller's filter expression, evaluated for each letter; an error in it ends the call before anything runs."""
+def _filter_letters(letters: Iterable[LetterRow], code: str, store: Store, row: RunRow) -> Iterator[LetterRow]:
+    """The letters for which the caller's expression holds; an error in it ends the call before anything runs."""
+    from resile.languages.javascript.evaluate import Sandbox, holds
 
-    def __init__(self, code: str, row: RunRow, error_types: ErrorTypes) -> None:
-        from resile.languages.javascript.evaluate import Sandbox
-
-        self._code = code
-        self._row = row
-        self._error_types = error_types
-        self._now = time.time()
-        self._sandbox: Sandbox = Sandbox()
-        problem = self._sandbox.check_syntax(code, "expression")
+    now, error_types = time.time(), worktree_error_types(store, row)
+    with closing(Sandbox()) as sandbox:
+        problem = sandbox.check_syntax(code, "expression")
         if problem is not None:
-            self.close()
             raise ResileError("bad-filter", f"--filter can't run: {problem}", hint=_FILTER_HINT)
-
-    def accepts(self, letter: LetterRow) -> bool:
-        """Does the expression hold for this letter?"""
-        from resile.languages.javascript.evaluate import holds
-
-        known = to_builtins(record(self._row, letter, self._error_types))
-        item = known.pop("item_data")
-        # Stack traces may be long, and no filter should depend on them.
-        for failure in known["failure_history"]:
-            del failure["stack_trace"]
-        context = {"item": item, "letter": known}
-        seed = letter.correlation_id
-        answer = self._sandbox.evaluate(self._code, context, now=self._now, seed=seed, form="expression")
-        if answer.problem:
-            message = f"--filter failed for {letter.item_id}: {answer.problem}"
-            raise ResileError("bad-filter", message, hint=_FILTER_HINT)
-        return holds(answer.value)
-
-    def close(self) -> None:
-        """Close the sandbox."""
-        self._sandbox.close()
+        for letter in letters:
+            known = to_builtins(record(row, letter, error_types))
+            item = known.pop("item_data")
+            # Stack traces may be long, and no filter should depend on them.
+            for failure in known["failure_history"]:
+                del failure["stack_trace"]
+            context = {"item": item, "letter": known}
+            answer = sandbox.evaluate(code, context, now=now, seed=letter.correlation_id, form="expression")
+            if answer.problem:
+                message = f"--filter failed for {letter.item_id}: {answer.problem}"
+                raise ResileError("bad-filter", message, hint=_FILTER_HINT)
+            if holds(answer.value):
+                yield letter
 
 
 def _still_kept(store: Store, run: int, task: _Task) -> Iterator[tuple[LetterRow, Item]]:

@@ -119,7 +119,8 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     first = RunStarted(time.time(), capacity, inputs, options)
     row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
     with hold_lease(store, row.id) as lease:
-        return _drive(store, row, state, lease, [first], capacity, listener, launcher)
+        status = drive_engine(store, row, state, lease, [first], capacity, listener, launcher)
+    return _outcome_of(store, row, state, status)
 
 
 def _make_folder(output: str) -> None:
@@ -163,7 +164,8 @@ def rerun(
         first = RunStarted(time.time(), capacity, state.inputs, state.options)
         fresh, state = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
         with hold_lease(store, fresh.id) as lease:
-            return _drive(store, fresh, state, lease, [first], capacity, listener, launcher)
+            status = drive_engine(store, fresh, state, lease, [first], capacity, listener, launcher)
+        return _outcome_of(store, fresh, state, status)
     _refuse_unfinished(row, "rerun")
     again = EpochStarted(time.time(), failed_only, caller())
     return _drive_existing(store, row, limits, listener, [again], launcher)
@@ -281,10 +283,11 @@ def _drive_existing(
         state = fold_log(store, row)
         capacity = _capacity(state.workflow, limits)
         events = [*before, next_event(row, state, capacity, time.time())]
-        return _drive(store, row, state, lease, events, capacity, listener, launcher)
+        status = drive_engine(store, row, state, lease, events, capacity, listener, launcher)
+    return _outcome_of(store, row, state, status)
 
 
-def _drive(
+def drive_engine(
     store: Store,
     row: RunRow,
     state: State,
@@ -293,17 +296,16 @@ def _drive(
     capacity: Capacity,
     listener: EngineListener,
     launcher: Prestarted | None = None,
-) -> RunOutcome:
-    """Let an engine drive the run; return its outcome."""
+) -> RunStatus:
+    """Let an engine drive a run under its lease, from these events on; return the status in which it leaves the run."""
     session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
-    status = session.drive(
+    return session.drive(
         lease,
         events,
         parallel=capacity.parallel,
         launcher=launcher,
         ready=lambda engine: listener.on_start(row.id, state, engine.interrupt),
     )
-    return _outcome_of(store, row, state, status)
 
 
 def _outcome_of(store: Store, row: RunRow, state: State, status: RunStatus) -> RunOutcome:

@@ -174,7 +174,7 @@ def run_document(
         now = state.last_at or now
     ended = state.ended_at if status in RUN_ENDED else None
     started = state.started_at or row.started_at or row.created_at
-    first, scope = state.first_failure, state.scopes.get(ROOT)
+    scope = state.scopes.get(ROOT)
     jobs = [_job(state, job, now) for job in state.jobs.values() if job.status is not Status.disabled]
     jobs += [_gone_job(found, now) for found in (gone.rows if gone else ()) if found.status != Status.disabled]
     return RunDocument(
@@ -191,9 +191,7 @@ def run_document(
         jobs=sorted(jobs, key=lambda job: job.id),
         jobs_omitted=gone.omitted if gone else 0,
         routes=routes_of(state),
-        first_failure=None
-        if first is None
-        else FirstFailure(first.step, first.attempt, first.kind, first.exit_code, first.message),
+        first_failure=msgspec.convert(state.first_failure, FirstFailure | None, from_attributes=True),
         outputs=dict(scope.values) if scope is not None else {},
         maps=map_metrics_of(state, letters),
         dead_letters=sum(fan.count for fan in letters),
