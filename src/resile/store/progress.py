@@ -14,25 +14,25 @@ class Progress:
     def __init__(self) -> None:
         self.error: StoreError | None = None
         self._durable = 0
-        self._heard = False
-        self._raised = False
+        self._error_raised = False
+        self._notified = False
         self._signal = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def move(self, tickets: int) -> None:
         """Record that this many more tickets are durable."""
         self._durable += tickets
-        self._raise()
+        self._notify()
 
     def stop(self, error: StoreError) -> None:
         """Record the error that stopped the writer: nothing more will become durable."""
         self.error = error
-        self._raise()
+        self._notify()
 
     def durable(self) -> int:
-        # Lower the signal before reading the number: a commit in between leaves it raised for the next call.
-        if self._raised:
+        # Clear the signal before reading the number: a commit in between sets it again for the next call.
+        if self._notified:
             # Only then: reading a descriptor that is not readable would release the GIL for nothing.
-            self._raised = False
+            self._notified = False
             with suppress(BlockingIOError):
                 os.eventfd_read(self._signal)
         self.check()
@@ -41,7 +41,7 @@ class Progress:
     def check(self) -> None:
         """Raise the error that stopped the writer, if there is one."""
         if self.error is not None:
-            self._heard = True
+            self._error_raised = True
             raise self.error
 
     def fileno(self) -> int:
@@ -49,12 +49,12 @@ class Progress:
 
     def close(self) -> None:
         os.close(self._signal)
-        if not self._heard:
+        if not self._error_raised:
             self.check()
 
-    def _raise(self) -> None:
+    def _notify(self) -> None:
         # Set before the write, so that an engine woken by the write sees it; otherwise it would poll again at once. Set
-        # again after the write, because an engine that lowered the descriptor in between has cleared it.
-        self._raised = True
+        # again after the write, because an engine that read the descriptor in between has cleared it.
+        self._notified = True
         os.eventfd_write(self._signal, 1)
-        self._raised = True
+        self._notified = True

@@ -58,7 +58,7 @@ def parse_counter(text: bytes) -> int:
 
 
 class OomCounter:
-    """Counts the kernel's out-of-memory kills since the last attempt that was killed, but not by us."""
+    """Counts the kernel's out-of-memory kills since the last attempt that a foreign SIGKILL ended."""
 
     def __init__(self) -> None:
         mounts = read_file(b"/proc/self/mountinfo", TABLE_BYTES_MAX)

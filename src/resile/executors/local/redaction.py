@@ -1,6 +1,6 @@
 """Replaces secrets with `***`: in a whole text, and in a stream that comes in pieces.
 
-Each value counts, and each of its lines of four characters or more. Overlapping secrets become one `***`, so no
+A secret is a value, and each of its lines of four characters or more. Overlapping secrets become one `***`, so no
 end of a secret shows beside another. A stream holds back only data that may be the beginning of a secret.
 
 Runs inside the launcher, so nothing is imported.

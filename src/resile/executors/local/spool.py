@@ -1,6 +1,6 @@
 """The launcher's spool: every line that it sent an engine and that no engine has recorded yet.
 
-    TOKEN.spool   the lines of wire.py, the launcher's own first
+    TOKEN.spool   the lines of wire.py; the first names the launcher
 
 The engine creates the file, with its first line, before it sends its launcher any frame, so that the next engine knows
 the launcher even if that has not started work yet. From then on only the launcher writes.

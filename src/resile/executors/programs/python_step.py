@@ -5,8 +5,8 @@
     exit: 0 done, 1 an exception, `{"status": "error"}`, wrong inputs; or the argument of sys.exit
 
 Values are data and never code: the program calls `main` with the inputs by name, and code without a `main` finds them
-in the global `inputs`. The code does not run under the name `__main__`, so that a script that calls its own `main`
-does not do so twice.
+in the global `inputs`. The code does not run under the name `__main__`, so that a script that ends with
+`if __name__ == "__main__": main()` does not run twice.
 """
 
 from __future__ import annotations

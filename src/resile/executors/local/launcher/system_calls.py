@@ -46,7 +46,7 @@ def become_subreaper() -> bool:
 
 
 def open_children() -> int:
-    """Open the kernel's list of our children, to be read many times; -1 if it has none."""
+    """Open the kernel's list of our children, to be read many times; -1 if the kernel has no such list."""
     pid = posix.getpid()
     try:
         return posix.open(b"/proc/%d/task/%d/children" % (pid, pid), posix.O_RDONLY | posix.O_CLOEXEC)
