@@ -170,6 +170,6 @@ def check_options(what: str, given: Mapping[str, Any], known: tuple[str, ...]) -
     """Refuse an unknown option, as Python refuses an unknown argument."""
     for name in given:
         if name not in known:
-            from resile.dialects.reading.suggestions import did_you_mean
+            from resile.dialects.reading.diagnostics import did_you_mean
 
             raise TypeError(f"{what}() has no option {name!r}: {did_you_mean(name, known, 'options')}")

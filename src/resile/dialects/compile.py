@@ -17,8 +17,7 @@ from resile.dialects.detect import ENDINGS, compile_with, detect
 from resile.dialects.formats.nodes import Mapping, Node
 from resile.dialects.formats.yaml import parse
 from resile.dialects.reading.context import Source
-from resile.dialects.reading.diagnostics import Diagnostics
-from resile.dialects.reading.suggestions import did_you_mean
+from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.errors import Diagnostic, shorten
 from resile.model.limits import FILE_BYTES_MAX
 

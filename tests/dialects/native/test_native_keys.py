@@ -8,7 +8,6 @@ import pytest
 
 from resile.dialects.native.keys.ir import IR_TABLES
 from resile.dialects.native.keys.steps import TABLES
-from resile.dialects.reading.key_tables import describe_keys
 from resile.model.rules import Backoff, Escalation, Match, Origin
 from resile.model.workflow import (
     Agent,
@@ -239,9 +238,12 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
 }  # fmt: skip
 
 
+KEYS = [(table.name, key) for table in (*TABLES, *IR_TABLES) for key in table.keys.values()]
+
+
 def test_every_key_has_a_case() -> None:
     """A key that is accepted without a test of its effect does not get in."""
-    assert {(table, key) for table, key, _, _ in describe_keys((*TABLES, *IR_TABLES))} == CASES.keys()
+    assert {(table, key.name) for table, key in KEYS} == CASES.keys()
 
 
 @pytest.mark.parametrize("row", CASES, ids=".".join)
@@ -253,10 +255,10 @@ def test_key_changes_the_model(row: tuple[str, str]) -> None:
 
 def test_every_key_is_documented() -> None:
     """Each row says what the key takes and what it does, in one line."""
-    for table, key, kind, doc in describe_keys((*TABLES, *IR_TABLES)):
-        assert kind, (table, key)
-        assert doc.endswith("."), (table, key)
-        assert "\n" not in doc, (table, key)
+    for table, key in KEYS:
+        assert key.kind, (table, key.name)
+        assert key.doc.endswith("."), (table, key.name)
+        assert "\n" not in key.doc, (table, key.name)
 
 
 def test_the_model_of_a_whole_file() -> None:

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from resile.dialects.compile import compile_file
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.context import CallStack, NativeReading
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import non_empty, read_data, text, wrong
 from resile.errors import shorten
 from resile.languages.references import names
@@ -165,8 +165,8 @@ def _take_in(
     if missing:
         report.error("file", missing[0].message, node, hint=missing[0].hint)
         return None
-    if real not in stack.told:
-        stack.told.add(real)
+    if real not in stack.reported:
+        stack.reported.add(real)
         for finding in compiled.diagnostics:
             into = report.errors if finding.severity == "error" else report.warnings
             if len(into) < DIAGNOSTICS_MAX:

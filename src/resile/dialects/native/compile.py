@@ -14,7 +14,7 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.context import Defaults, NativeReading, Readers
 from resile.dialects.native.graph.edges import report_strangers
-from resile.dialects.native.ir import lift_ir
+from resile.dialects.native.keys.ir import lift_ir
 from resile.dialects.native.keys.steps import TABLES as TABLES
 from resile.dialects.native.keys.steps import WORKFLOW
 from resile.dialects.native.reference_checks import check_references

@@ -92,7 +92,7 @@ class CallStack(Struct):
     open: list[str]
     counts: list[int]
     known: dict[str, tuple[Compiled, int]] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
 
 class Policy(Struct, frozen=True):

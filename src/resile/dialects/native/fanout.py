@@ -22,8 +22,8 @@ from resile.dialects.native.failures.error_policy import hand_over, read_policy
 from resile.dialects.native.keys.fanout import FILE_ENDINGS, INPUT_STEP, MAP
 from resile.dialects.native.keys.steps import ROOTS
 from resile.dialects.native.scope import named_steps, phase_steps, read_drafts
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID, read_mapping
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import non_empty, read_data, text
 from resile.errors import shorten
 from resile.languages.references import is_one_reference, names, path_of

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.formats.nodes import items_of as items_of
-from resile.dialects.native.ir import IR
+from resile.dialects.native.keys.ir import IR
 from resile.dialects.native.keys.steps import STEP, WORKFLOW
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import Table
@@ -21,16 +21,6 @@ from resile.dialects.reading.key_tables import Table
 def word(text: str, at: Place) -> Scalar:
     """A text node."""
     return Scalar(text, text, at.line, at.column, at.file)
-
-
-def number(value: float, at: Place) -> Scalar:
-    """A number node."""
-    return Scalar(value, f"{value:g}" if isinstance(value, float) else str(value), at.line, at.column, at.file)
-
-
-def flag(value: bool, at: Place) -> Scalar:
-    """A node for `true` or `false`."""
-    return Scalar(value, "true" if value else "false", at.line, at.column, at.file)
 
 
 def sequence(items: Iterable[Node], at: Place) -> Sequence:
@@ -54,14 +44,9 @@ def put_in_step(step: Mapping, key: str, value: Node, at: Place | None = None) -
     _put_in(step, key, value, at, STEP)
 
 
-def step_node(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
+def step_node(at: Place, entries: dict[str, Node]) -> Mapping:
     """Build a step with these keys, each at the level at which the native file has it."""
-    return _node_of(at, entries or {}, STEP)
-
-
-def workflow_node(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
-    """Build a workflow with these keys, each at the level at which the native file has it."""
-    return _node_of(at, entries or {}, WORKFLOW)
+    return _node_of(at, entries, STEP)
 
 
 def _node_of(at: Place, entries: dict[str, Node], known: Table) -> Mapping:

@@ -16,7 +16,7 @@ from resile.dialects.formats.nodes import Mark, Node
 from resile.dialects.native.context import NativeReading, Scope, StepDraft
 from resile.dialects.native.keys.steps import ROOTS
 from resile.dialects.reading.context import Reading, Text
-from resile.dialects.reading.suggestions import did_you_mean, nearest
+from resile.dialects.reading.diagnostics import did_you_mean, nearest
 from resile.errors import shorten
 from resile.languages.references import is_one_reference, names, path_of
 from resile.languages.shell.quoting import knows_ansi

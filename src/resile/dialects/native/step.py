@@ -10,7 +10,7 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, items_of
 from resile.dialects.native.context import Defaults, ForEach, NameUse, NativeReading, Needs, StepDraft, place_of
 from resile.dialects.native.graph.edges import read_needs
-from resile.dialects.native.ir import lift_ir
+from resile.dialects.native.keys.ir import lift_ir
 from resile.dialects.native.keys.steps import ARC, ARCS, STEP
 from resile.dialects.native.step_types.contract import StepType
 from resile.dialects.native.step_types.function import capture_of_result, check_beside, check_types
@@ -186,8 +186,6 @@ def _on_success(
 
 def _check_place(reading: Reading, name: str, node: Mapping, within: Defaults) -> None:
     """Refuse keys that have no meaning for `end` or for the commands of a handler."""
-    if reading.is_checked:
-        return
     if within.before is not None:
         refused, who = _NOT_IN_A_HANDLER, "a command of a handler"
     elif "continue_on_error" in node.entries:

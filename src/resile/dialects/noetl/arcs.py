@@ -18,8 +18,8 @@ from resile.dialects.native.nodes import Part, items_of
 from resile.dialects.noetl.follow import NOWHERE, all_of, condition_of, none_of, read_set, text_of
 from resile.dialects.noetl.keys import ARC, NEXT
 from resile.dialects.noetl.values import NoetlReading, refuse_keys
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import expression_of

@@ -14,8 +14,8 @@ from resile.dialects.formats.nodes import Node, Scalar
 from resile.dialects.native.child_workflow import compile_child
 from resile.dialects.native.nodes import word
 from resile.dialects.noetl.values import NoetlReading, name
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.languages.jinja.templates import is_template
 

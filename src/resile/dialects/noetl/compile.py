@@ -15,7 +15,7 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, mark_at
 from resile.dialects.native.compile import compile_part
-from resile.dialects.native.nodes import StepPart, WorkflowPart, flag, text_in, value_of
+from resile.dialects.native.nodes import StepPart, WorkflowPart, node_of, text_in, value_of
 from resile.dialects.noetl.arcs import END, target_of
 from resile.dialects.noetl.follow import NOWHERE
 from resile.dialects.noetl.keys import FILE, KEYCHAIN_ENTRY, METADATA, TABLES, WORKBOOK_ENTRY
@@ -23,9 +23,8 @@ from resile.dialects.noetl.step import read_step
 from resile.dialects.noetl.tools.tool import keys_of_step
 from resile.dialects.noetl.values import NoetlReading, arguments, find_in_workload, lacks, names_given_in
 from resile.dialects.reading.context import Source
-from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.dialects.reading.key_tables import read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem, wrong
 from resile.errors import shorten
 from resile.model.limits import STEPS_MAX
@@ -274,7 +273,7 @@ def _connect(steps: dict[str, StepPart]) -> dict[str, StepPart]:
     found: dict[str, StepPart] = {}
     for number, (name, step) in enumerate(steps.items()):
         if number and name not in sources:
-            step = step.replace(when=flag(False, NOWHERE))
+            step = step.replace(when=node_of(False, NOWHERE))
         elif number and len(sources[name]) > 1:
             step = step.replace(join="all")
         found[name] = _give_inputs(step, name, steps)

@@ -27,9 +27,8 @@ from resile.dialects.noetl.follow import (
 from resile.dialects.noetl.keys import COLLECT, POLICY, RETRY
 from resile.dialects.noetl.tools.sink import read_sink
 from resile.dialects.noetl.values import NoetlReading, lacks, refuse_keys
-from resile.dialects.reading.diagnostics import Place
+from resile.dialects.reading.diagnostics import Place, did_you_mean
 from resile.dialects.reading.key_tables import read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import problem

@@ -28,8 +28,8 @@ from resile.dialects.noetl.retry import read_retry
 from resile.dialects.noetl.tools.sink import read_sink
 from resile.dialects.noetl.tools.tool import Tool, action_of, keys_of_step, merge_tools, read_tool
 from resile.dialects.noetl.values import NoetlReading
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 
 

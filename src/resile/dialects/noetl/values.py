@@ -13,9 +13,8 @@ from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.native.context import NativeReading
 from resile.dialects.native.nodes import is_null, text_in
 from resile.dialects.reading.context import Reading, Source
-from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.dialects.reading.key_tables import INVALID, Key, Reader, Table, read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import boolean, integer, non_empty, number, read_data, text, wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import condition_text, is_template, names_in, problem

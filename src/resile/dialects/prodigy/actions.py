@@ -8,8 +8,8 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import Part, items_of, node_of, text_in, word
 from resile.dialects.prodigy.keys import WRITE_FILE
 from resile.dialects.prodigy.variables import StepDraft, Translation
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_mapping
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 
 ACTIONS = ("shell", "claude", "analyze", "foreach", "write_file", "goal_seek", "test")

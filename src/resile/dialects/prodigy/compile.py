@@ -25,9 +25,8 @@ from resile.dialects.prodigy.maps import make_folder_steps, make_map_step, read_
 from resile.dialects.prodigy.step import translate_steps
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.context import Source
-from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.dialects.reading.key_tables import read_mapping
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.model.workflow import Workflow
 

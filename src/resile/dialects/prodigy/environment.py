@@ -14,8 +14,8 @@ from resile.dialects.native.nodes import Part, mapping, node_of, put, text_in, v
 from resile.dialects.prodigy.expressions import translate_condition
 from resile.dialects.prodigy.keys import COMPUTED, SECRET
 from resile.dialects.prodigy.variables import Translation, Where
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_mapping
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import IDENTIFIER, wrong
 from resile.errors import shorten
 

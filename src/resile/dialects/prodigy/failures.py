@@ -13,12 +13,10 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe, plain
 from resile.dialects.native.nodes import (
-    flag,
     is_null,
     items_of,
     mapping,
     node_of,
-    number,
     put,
     put_in_step,
     sequence,
@@ -60,9 +58,9 @@ def add_failure_keys(step: StepDraft, allowed: Scalar | None) -> None:
     if allowed is None:
         return
     if is_null(value_of(out, "on_failure")):
-        put(out, "on_failure", flag(True, allowed), allowed)
+        put(out, "on_failure", node_of(True, allowed), allowed)
     elif "fail_workflow" not in out.entries:
-        put(out, "fail_workflow", flag(False, allowed), allowed)
+        put(out, "fail_workflow", node_of(False, allowed), allowed)
 
 
 def translate_handler(t: Translation, node: Node, where: Where) -> Node:
@@ -131,7 +129,7 @@ def _add_retry(t: Translation, node: Node, where: Where, out: Mapping) -> None:
         wrong(t, given or node, "a whole number of attempts from 1 on")
         return
     backoff = _translate_backoff(t, fields, node)
-    limit = number(attempts - 1, given or node)
+    limit = node_of(attempts - 1, given or node)
     if "retry_on" in fields:
         _add_retry_handler(t, fields["retry_on"], limit, backoff, out)
     elif attempts > 1:
@@ -147,7 +145,7 @@ def _add_last_answer(t: Translation, fields: dict[str, Node], where: Where, out:
     if "on_failure" in out.entries:
         t.report.error("conflict", "`on_failure` stands in `retry` and beside it", said, hint="keep one of them")
     elif text_in(said) == "continue":
-        put(out, "on_failure", flag(True, said), said)
+        put(out, "on_failure", node_of(True, said), said)
     else:
         fallback = value_of(said, "fallback") if isinstance(said, Mapping) else None
         command = value_of(fallback, "command") if isinstance(fallback, Mapping) else None
@@ -177,7 +175,7 @@ def _translate_backoff(t: Translation, fields: dict[str, Node], node: Mapping) -
         entries["type"] = said
     jitter = fields.get("jitter")
     if jitter is not None and plain(jitter) is True:
-        entries["jitter"] = fields.get("jitter_factor", number(JITTER_DEFAULT, jitter))
+        entries["jitter"] = fields.get("jitter_factor", node_of(JITTER_DEFAULT, jitter))
     elif jitter is not None and plain(jitter) is not False:
         wrong(t, jitter, "true or false")
     elif "jitter_factor" in fields:
@@ -185,7 +183,7 @@ def _translate_backoff(t: Translation, fields: dict[str, Node], node: Mapping) -
     return node_of(entries, node)
 
 
-def _add_retry_handler(t: Translation, node: Node, limit: Scalar, backoff: Node, out: Mapping) -> None:
+def _add_retry_handler(t: Translation, node: Node, limit: Node, backoff: Node, out: Mapping) -> None:
     """Add retries of the failures that `retry_on` lists, as a failure handler for this step."""
     patterns: list[str] = []
     for item in items_of(node):

@@ -9,12 +9,10 @@ from msgspec.structs import replace
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from resile.dialects.native.nodes import (
     Part,
-    flag,
     items_of,
     mapping,
     mentions,
     node_of,
-    number,
     put,
     sequence,
     text_in,
@@ -58,7 +56,7 @@ def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None)
         step.put("max_items", fields["limit"], "limit")
     _select(step)
     parallel = _read_fixed_number(step, fields.get("max_parallel"))
-    put(step.out, "max_parallel", parallel or number(PARALLEL_DEFAULT, node))
+    put(step.out, "max_parallel", parallel or node_of(PARALLEL_DEFAULT, node))
     template = fields.get("agent_template")
     items = [] if template is None else read_phase(t, template)
     made = _translate_timed_steps(t, items, _read_timeouts(step), Where(env=where.env, item=STEP))
@@ -117,7 +115,7 @@ def _read_fixed_number(step: StepDraft, node: Node | None) -> Node | None:
         message = f"{describe(node)} is not known before the run"
         step.t.report.error("value", message, node, hint=f"give `{match[1]}` a value under `env`")
         return None
-    return number(int(text), node) if text.isascii() and text.isdigit() and len(text) < 10 else word(text, node)
+    return node_of(int(text), node) if text.isascii() and text.isdigit() and len(text) < 10 else word(text, node)
 
 
 def _read_timeouts(step: StepDraft) -> dict[str, Node]:
@@ -207,7 +205,7 @@ def _policy_of(step: StepDraft, policy: Node | None) -> Node | None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         wrong(t, retries, "a whole number from 0 on")
         return kept
-    config = mapping(retries, {"max_attempts": number(count + 1, retries)})
+    config = mapping(retries, {"max_attempts": node_of(count + 1, retries)})
     entries = dict(kept.entries) if kept is not None else {}
     if "retry_config" in entries:
         t.report.error("conflict", "`retry_on_failure` and `retry_config` say the same thing", retries)
@@ -233,9 +231,9 @@ def add_foreach(step: StepDraft) -> bool:
     rewrite = t.rewrite_text if isinstance(items, Sequence) else t.rewrite_shell
     parallel = _parallel_limit_of(given.get("parallel"), node)
     inside = Part(node, input=rewrite(items, where), max_parallel=parallel, max_items=given.get("max_items"))
-    goes_on = given.get("continue_on_error", flag(False, node))
+    goes_on = given.get("continue_on_error", node_of(False, node))
     if plain(goes_on) is False:
-        inside["error_policy"] = mapping(node, {"continue_on_failure": flag(False, goes_on)})
+        inside["error_policy"] = mapping(node, {"continue_on_failure": node_of(False, goes_on)})
     elif plain(goes_on) is not True:
         wrong(t, goes_on, "true or false")
     # Inner steps get names of their own, and can refer to the steps around them.
@@ -247,5 +245,5 @@ def add_foreach(step: StepDraft) -> bool:
 
 def _parallel_limit_of(node: Node | None, at: Node) -> Node:
     if node is None or plain(node) is False:
-        return number(1, at)
-    return number(PARALLEL_DEFAULT, node) if plain(node) is True else node
+        return node_of(1, at)
+    return node_of(PARALLEL_DEFAULT, node) if plain(node) is True else node

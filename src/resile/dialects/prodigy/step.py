@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe, plain
 from resile.dialects.native.failures.commands import attach_dangling
-from resile.dialects.native.nodes import flag, items_of, mapping, put, sequence, text_in, value_of, word
+from resile.dialects.native.nodes import items_of, mapping, node_of, put, sequence, text_in, value_of, word
 from resile.dialects.prodigy.actions import ACTIONS, add_write_file, translate_analysis, translate_prompt
 from resile.dialects.prodigy.capture import add_captures, make_capture_steps
 from resile.dialects.prodigy.expressions import translate_condition
@@ -18,8 +18,8 @@ from resile.dialects.prodigy.failures import add_exit_codes, add_failure_keys
 from resile.dialects.prodigy.keys import METADATA, STEP
 from resile.dialects.prodigy.maps import BESIDE_FOREACH, add_foreach
 from resile.dialects.prodigy.variables import StepDraft, Translation, Where
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_mapping
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem
 from resile.errors import shorten
 from resile.model.limits import NAME_CHARACTERS_MAX
@@ -158,7 +158,7 @@ def _add_implied_action(step: StepDraft) -> str:
         if isinstance(check, Scalar):
             step.put("validate", t.rewrite_shell(check, step.where))
         else:
-            put(step.out, "noop", flag(True, check))
+            put(step.out, "noop", node_of(True, check))
         return "validate"
     if label is not None and text_in(label):
         message = "a step with just a name is taken as a slash command"

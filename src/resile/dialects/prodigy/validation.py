@@ -16,12 +16,10 @@ from msgspec.structs import replace
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
 from resile.dialects.native.nodes import (
     Part,
-    flag,
     is_null,
     items_of,
     mapping,
     node_of,
-    number,
     put,
     sequence,
     text_in,
@@ -87,7 +85,7 @@ class _Check:
         self.at = at
         self.commands = commands
         self.file = fields.get("result_file")
-        self.threshold = fields.get("threshold", number(THRESHOLD_DEFAULT, at))
+        self.threshold = fields.get("threshold", node_of(THRESHOLD_DEFAULT, at))
         value = plain(self.threshold)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
             wrong(self.t, self.threshold, "a number from 0 to 100")
@@ -186,7 +184,7 @@ def _last_answer(t: Translation, is_fatal: Node | None, at: Place) -> dict[str, 
     """How an incomplete result counts when all attempts are used up: as a failure, or as accepted."""
     if is_fatal is not None and not isinstance(plain(is_fatal), bool):
         wrong(t, is_fatal, "true or false")
-    return {"accept" if is_fatal is not None and plain(is_fatal) is False else "fail_workflow": flag(True, at)}
+    return {"accept" if is_fatal is not None and plain(is_fatal) is False else "fail_workflow": node_of(True, at)}
 
 
 def _translate_loop(check: _Check, node: Node, inner: Where) -> Mapping:
@@ -204,7 +202,7 @@ def _translate_loop(check: _Check, node: Node, inner: Where) -> Mapping:
         items = add_defaults(items, mapping(node, {"commit_required": fields["commit_required"]}).entries)
     where = inner.inner("on_incomplete", in_handler=True)
     commands = sequence([*t.translate_steps(items, where), *check.make_steps(where, is_repeated=True)], node)
-    attempts = number(_read_count(t, fields.get("max_attempts"), ATTEMPTS_DEFAULT) + 1, node)
+    attempts = node_of(_read_count(t, fields.get("max_attempts"), ATTEMPTS_DEFAULT) + 1, node)
     last = _last_answer(t, fields.get("fail_workflow"), node)
     return mapping(node, {"commands": commands, "max_attempts": attempts, **last})
 
@@ -213,7 +211,7 @@ def _translate_first_loop(check: _Check, node: Node, inner: Where) -> Mapping:
     """Translate `on_incomplete` where another step gives the verdict: accept a result that stays incomplete."""
     answer = _translate_loop(check, node, inner)
     if answer.entries.pop("fail_workflow", None) is not None:
-        put(answer, "accept", flag(True, node))
+        put(answer, "accept", node_of(True, node))
     return answer
 
 
@@ -236,7 +234,7 @@ def _translate_own_handler(check: _Check, node: Node, inner: Where, loop: Node |
     stays = value_of(answer, "fail_workflow")
     if stays is None or plain(stays) is not True:
         answer.entries.pop("fail_workflow", None)
-        put(answer, "accept", flag(True, node))
+        put(answer, "accept", node_of(True, node))
     return answer
 
 
@@ -269,7 +267,7 @@ def make_goal_steps(step: StepDraft, inner: Where) -> list[Node]:
     tries = _read_count(t, fields.get("max_attempts"), TRIES_DEFAULT)
     again = [check.repeat_action("try"), *check.make_steps(inner.inner("on_failure", in_handler=True))]
     last = _last_answer(t, fields.get("fail_on_incomplete"), node)
-    answer = mapping(node, {"commands": sequence(again, node), "max_attempts": number(tries, node), **last})
+    answer = mapping(node, {"commands": sequence(again, node), "max_attempts": node_of(tries, node), **last})
     if tries == 1:
         answer = mapping(node, last)
     is_answered = tries > 1 or "accept" in last

@@ -6,14 +6,14 @@ that names the nearest known one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.suggestions import did_you_mean
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.errors import shorten
 
 Reader = Callable[[Reading, Node], Any]
@@ -133,8 +133,3 @@ def _unknown_key(reading: Reading, key: Scalar, known: Table) -> None:
         reading.report.error("unknown-key", message, key, hint=did_you_mean(key.text, known.keys, "keys"))
     else:
         reading.report.error("unknown-key", "", key)
-
-
-def describe_keys(tables: Iterable[Table]) -> list[tuple[str, str, str, str]]:
-    """All keys of some tables as (mapping, key, type, meaning)."""
-    return [(known.name, key.name, key.kind, key.doc) for known in tables for key in known.keys.values()]

@@ -9,9 +9,9 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, items_of, plain
 from resile.dialects.reading.context import Reading
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.durations import duration_seconds, memory_bytes
 from resile.dialects.reading.key_tables import INVALID, Key, Reader, read_mapping, table
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.languages.references import is_one_reference
 from resile.languages.shell.quoting import SHELLS
@@ -243,7 +243,7 @@ def environment(reading: Reading, node: Node) -> Any:
 def condition(reading: Reading, node: Node) -> Any:
     """Read a condition: `true`, `false`, one reference, an expression, or a mapping that names the language."""
     if isinstance(node, Mapping):
-        return _said_condition(reading, node)
+        return _read_explicit_condition(reading, node)
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         return Condition(str(node.value).lower(), "value", reading.origin(node))
     source = expression(reading, node)
@@ -255,7 +255,7 @@ def condition(reading: Reading, node: Node) -> Any:
     return Condition(source, "value" if is_value else "js", reading.origin(node))
 
 
-def _said_condition(reading: Reading, node: Mapping) -> Any:
+def _read_explicit_condition(reading: Reading, node: Mapping) -> Any:
     """Read a condition that names its language, with further conditions in `besides`."""
     fields = read_mapping(reading, node, CONDITION)
     given = [word for word in CONDITION.keys if word in node.entries and word != "besides"]

@@ -9,7 +9,7 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Scalar
 from resile.dialects.native.graph.edges import cycles_among
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.suggestions import did_you_mean
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.torc.jobs import Datum, Job
 from resile.dialects.torc.values import compile_pattern
 from resile.errors import shorten

@@ -11,20 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, describe
-from resile.dialects.native.nodes import (
-    WorkflowPart,
-    items_of,
-    node_of,
-    number,
-    sequence,
-    step_node,
-    text_in,
-    value_of,
-    word,
-)
+from resile.dialects.native.nodes import WorkflowPart, items_of, node_of, sequence, step_node, text_in, value_of, word
 from resile.dialects.reading.context import Reading
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_mapping
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.torc.actions import BEGIN, Steps, find_free_name, place_actions, read_actions
 from resile.dialects.torc.cluster import make_cluster, read_schedulers, report_cluster_only
 from resile.dialects.torc.commands import command_of, escape_references
@@ -37,7 +27,7 @@ from resile.errors import shorten
 
 RUNTIME_SECONDS_DEFAULT = 3_600.0
 _TOP = Mark(1, 1)
-_KILLED_AT_ONCE = word("grace", _TOP), number(0, _TOP)
+_KILLED_AT_ONCE = word("grace", _TOP), node_of(0, _TOP)
 _OUTPUTS = word("outputs", _TOP)
 _Entry = tuple[Scalar, Node]
 """A key with its value, as an entry of a mapping."""

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Scalar, describe
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.suggestions import did_you_mean
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.errors import shorten
 from resile.model.limits import NAME_CHARACTERS_MAX, STEPS_MAX
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Node, plain
 from resile.dialects.native.nodes import Part, StepPart
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.visor.conditions import when_of
 from resile.dialects.visor.keys import TOOL
 from resile.dialects.visor.schemas import is_schema

@@ -20,8 +20,8 @@ from resile.dialects.native.nodes import (
     Part,
     StepPart,
     WorkflowPart,
-    flag,
     items_of,
+    node_of,
     sequence,
     text_in,
     value_of,
@@ -124,7 +124,7 @@ def _steps(root: Mapping, drafts: dict[str, Draft], outputs: dict[str, Any], is_
     for name, draft in drafts.items():
         keys = draft.keys.replace(needs=draft.needs or None, when=when_of(draft.when), fanout=draft.fanout or None)
         if draft.foreach is not None:
-            keys |= {**draft.foreach, **({"in_turn": flag(True, draft.foreach)} if in_turn else {})}
+            keys |= {**draft.foreach, **({"in_turn": node_of(True, draft.foreach)} if in_turn else {})}
         made.append((name, draft.key if isinstance(draft.key, Scalar) else word(name, draft.key), keys))
     if outputs:
         made.append(("end", word("end", root), StepPart(root, collect=outputs)))

@@ -13,8 +13,8 @@ from msgspec import Struct
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, plain
 from resile.dialects.native.nodes import is_null
 from resile.dialects.reading.context import Reading
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.values import path_beside
 from resile.errors import shorten

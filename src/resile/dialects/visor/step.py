@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Struct, field
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.nodes import Part, StepPart, flag
+from resile.dialects.native.nodes import Part, StepPart, node_of
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.actions import action_of, time_of, transform_of
 from resile.dialects.visor.conditions import checks_of, conditions_of
@@ -192,7 +192,7 @@ def _foreach(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tu
             reading.report.error("run", "`on_finish` can run steps by name only", key)
     at = node.entries["forEach"][0]
     policy = {"on_item_failure": "carry_on"}
-    return Part(at, foreach=flag(True, at), error_policy=policy, on_finish=on_finish), routes
+    return Part(at, foreach=node_of(True, at), error_policy=policy, on_finish=on_finish), routes
 
 
 def _fanout(kind: str, fields: dict[str, Any]) -> str:

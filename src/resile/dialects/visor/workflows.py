@@ -12,8 +12,8 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
 from resile.dialects.native.nodes import Part, is_null, text_in, value_of
 from resile.dialects.reading.context import Source
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID, read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import IDENTIFIER, wrong
 from resile.dialects.visor.files import paths_of, read_other
 from resile.dialects.visor.keys import INPUT, OUTPUT

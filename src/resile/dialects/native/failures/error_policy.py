@@ -19,9 +19,8 @@ from resile.dialects.native.context import Defaults, NativeReading, Policy, Scop
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.failures.handlers import handed_over
 from resile.dialects.native.keys.fanout import CUSTOM, ERROR_POLICY
-from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.dialects.reading.key_tables import read_mapping
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem, wrong
 from resile.errors import shorten
 from resile.model.fanout import ErrorPolicy

@@ -133,21 +133,16 @@ def handed_over(rules: tuple[Rule, ...], inner: Defaults) -> tuple[Rule, ...]:
     return tuple(result)
 
 
-def read_escalation(reading: Reading, node: Node, resources: Resources) -> Rule | None:
+def read_escalation(reading: Reading, node: Node, resources: Resources) -> list[Rule]:
     """Read the rule that retries with more memory after oom and with more time after a timeout."""
     fields = read_mapping(reading, node, ESCALATE)
     if not isinstance(node, Mapping):
-        return None
+        return []
     if not resources.memory_bytes and resources.runtime_seconds is None:
         hint = "say in `resources` what the first attempt has"
         reading.report.error("conflict", "`escalate` has neither `memory` nor `runtime` to start from", node, hint=hint)
     rounds = fields.pop("rounds", ROUNDS_DEFAULT)
     change = Escalation(**fields)
-    return Rule(
-        then="retry",
-        text=f"escalate x{change.factor:g}",
-        match=Match(kinds=(Kind.OOM, Kind.TIMEOUT)),
-        limit=rounds,
-        change=change,
-        origin=Origin(node.line, node.column),
-    )
+    match, where = Match(kinds=(Kind.OOM, Kind.TIMEOUT)), Origin(node.line, node.column)
+    shown = f"escalate x{change.factor:g}"
+    return [Rule(then="retry", text=shown, match=match, limit=rounds, change=change, origin=where)]

@@ -22,8 +22,8 @@ from resile.dialects.native.failures.handlers import handed_over, read_escalatio
 from resile.dialects.native.graph.routes import read_routes
 from resile.dialects.native.keys.failures import DEFAULT, EXIT_CODE_MAX, HANDLER_KEYS, ON_FAILURE
 from resile.dialects.native.keys.steps import CAPTURE_FORMS, capture_name
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import Table, read_mapping
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.model.limits import LOOPS_MAX
 from resile.model.rules import Match, Origin, Then
@@ -56,8 +56,12 @@ def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], in
     """Compile the rules of a step."""
     answer = _read_answer(reading, node, fields)
     written = _written_out(reading, fields["rules"], inner) if "rules" in fields else []
-    listed, catch_all = _handler_rules_of(reading, fields, inner)
-    rules = [*written, *_exit_codes(reading, fields, inner), *listed, *_escalation(reading, fields), *catch_all]
+    shared = _rules_of_handler(reading, fields["failure_handler"], inner) if "failure_handler" in fields else ()
+    listed = [rule for rule in shared if rule.match != Match()]
+    catch_all = [rule for rule in shared if rule.match == Match()]
+    resources, growth = fields.get("resources", (None, None))
+    escalation = read_escalation(reading, growth, resources) if growth is not None else []
+    rules = [*written, *_exit_codes(reading, fields, inner), *listed, *escalation, *catch_all]
     target, calls, transitions = read_routes(reading, answer.fields, inner, answer.by_default)
     rules += _retry(answer, calls)
     steps = _handler_steps(reading, answer, inner)
@@ -149,13 +153,6 @@ def _written_out(reading: NativeReading, node: Node, inner: Defaults) -> list[Ru
     return rules
 
 
-def _handler_rules_of(reading: NativeReading, fields: dict[str, Any], inner: Defaults) -> tuple[list[Rule], list[Rule]]:
-    """The rules of the step's failure handler: those for listed failures, and those that match all."""
-    node: Node | None = fields.get("failure_handler")
-    given = _rules_of_handler(reading, node, inner) if node is not None else ()
-    return [rule for rule in given if rule.match != Match()], [rule for rule in given if rule.match == Match()]
-
-
 def _rules_of_handler(reading: NativeReading, node: Node, inner: Defaults) -> tuple[Rule, ...]:
     """The rules of the failure handler that a node names."""
     if not isinstance(node, Scalar) or node.value is None:
@@ -196,12 +193,6 @@ def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Defaults)
             Rule(then="recovered", text=f"on_exit_code {code}", match=match, repair=Repair(steps=steps), origin=where)
         )
     return rules
-
-
-def _escalation(reading: NativeReading, fields: dict[str, Any]) -> list[Rule]:
-    resources, node = fields.get("resources", (None, None))
-    rule = read_escalation(reading, node, resources) if node is not None else None
-    return [rule] if rule is not None else []
 
 
 def _retry(answer: Answer, calls: tuple[str, ...]) -> list[Rule]:

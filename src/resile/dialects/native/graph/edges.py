@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Scalar
 from resile.dialects.native.context import How, NativeReading, Needed, Needs, StepDraft, UnknownName
-from resile.dialects.reading.diagnostics import Diagnostics
-from resile.dialects.reading.suggestions import did_you_mean
+from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.errors import shorten
 from resile.model.workflow import Arc, Need, Step
 

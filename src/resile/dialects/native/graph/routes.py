@@ -18,8 +18,7 @@ from resile.dialects.formats.nodes import Mapping, Scalar
 from resile.dialects.native.context import Defaults, How, NameUse, NativeReading, Scope, StepDraft
 from resile.dialects.native.graph.ancestors import Ancestors
 from resile.dialects.native.graph.edges import unknown_step
-from resile.dialects.reading.diagnostics import Diagnostics
-from resile.dialects.reading.suggestions import did_you_mean
+from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.errors import shorten
 from resile.model.rules import Transition
 from resile.model.workflow import Rule, Step
@@ -68,10 +67,10 @@ def called_steps(scope: Scope, drafts: dict[str, StepDraft]) -> frozenset[str]:
 
 def called_only(drafts: dict[str, StepDraft], called: frozenset[str]) -> frozenset[str]:
     """Steps that run only when called: no step that runs anyway needs them or leads to them."""
-    said = {name: entry[1] for name, draft in drafts.items() if (entry := draft.node.entries.get("called_only"))}
-    if not called and not said:
+    written = {name: entry[1] for name, draft in drafts.items() if (entry := draft.node.entries.get("called_only"))}
+    if not called and not written:
         return called
-    chosen = {name: isinstance(node, Scalar) and node.value is True for name, node in said.items()}
+    chosen = {name: isinstance(node, Scalar) and node.value is True for name, node in written.items()}
     always = frozenset(name for name, only in chosen.items() if not only)
     kept = frozenset(name for name, only in chosen.items() if only)
     return remedies_among((called | kept) - always, {name: edges_of(draft) for name, draft in drafts.items()}, kept)

@@ -14,8 +14,8 @@ import msgspec
 
 from resile.dialects.formats.nodes import Mapping, Node, Sequence, plain
 from resile.dialects.reading.context import Reading
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID, Reader
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
 from resile.model.builtin_actions import Case

@@ -19,8 +19,8 @@ from resile.dialects.native.context import NativeReading, Scope, StepDraft
 from resile.dialects.native.keys.model_fields import as_model, fields_of
 from resile.dialects.native.step_types.contract import StepType
 from resile.dialects.reading.context import Reading
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID, Key
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.model.workflow import Capture, Function, Given, Rule
 

@@ -164,9 +164,9 @@ class Writer:
             if grown is not None and resources:
                 rules.remove(grown)
                 written["resources"] = {**resources, "escalate": escalation_of(grown)}
-            said = short_keys_for(rules, commands)
-            if said is not None:
-                return written | ({"failure_handler": handler} if handler else {}) | said
+            short = short_keys_for(rules, commands)
+            if short is not None:
+                return written | ({"failure_handler": handler} if handler else {}) | short
             written = {"resources": resources} if step.resources is not None else {}
         if step.rules:
             written["rules"] = rules_in_full(step.rules, commands)

@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from resile.dialects.native.ir import IR
 from resile.dialects.native.keys.failures import BACKOFF, read_backoff
 from resile.dialects.native.keys.fanout import CIRCUIT_BREAKER, read_breaker, read_item_backoff
-from resile.dialects.native.keys.ir import read_memory_file
+from resile.dialects.native.keys.ir import IR, read_memory_file
 from resile.dialects.native.step_types.commands import read_mode
 from resile.dialects.native.writer.yaml import Block
 from resile.dialects.reading import values as readers

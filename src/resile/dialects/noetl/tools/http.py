@@ -14,8 +14,8 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import Part, is_null
 from resile.dialects.noetl.tools.keys import AUTH
 from resile.dialects.noetl.values import NoetlReading, filled_template, read_known_text, refuse_keys
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID, read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import names_in, text_expression

@@ -24,8 +24,8 @@ from resile.dialects.noetl.retry import backoff_of, retries_of, rule_for_retry, 
 from resile.dialects.noetl.task import add_follow, build_action, read_follow, resolve_tool
 from resile.dialects.noetl.tools.tool import label_of, read_tool
 from resile.dialects.noetl.values import NoetlReading, read_rules
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
 

@@ -19,8 +19,8 @@ from resile.dialects.noetl.tools.http import read_http
 from resile.dialects.noetl.tools.keys import DATA_ARGS, KINDS_REFUSED, TOOLS
 from resile.dialects.noetl.tools.python_code import read_code, read_script, statements_of
 from resile.dialects.noetl.values import NoetlReading, filled_template
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID, REFUSED, Key, Table, read_keys
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
 
