@@ -41,7 +41,7 @@ from resile.store.memory import MemoryStore
 
 _SIGTERM, _SIGKILL, _SIGNALS_MAX, _CODES_MAX = 15, 9, 64, 255
 # Events of the step's retry, which is only simulated.
-_OF_A_GO = ("step_started", "attempt_started", "attempt_succeeded", "step.exit", "step_completed", "step_recovered")
+_OF_RETRY = ("step_started", "attempt_started", "attempt_succeeded", "step.exit", "step_completed", "step_recovered")
 _EXIT_CODES = {"fail": 1, "park": 4, "interrupted": 130}
 
 
@@ -135,14 +135,14 @@ class _Stage:
 
     def listen(self, state: State, notes: list[Note]) -> None:
         """Keep the events of the step and its repairs, and pass them to the listener."""
-        heard = [note for note in notes if self._matters(note)]
-        self._notes += heard
-        if heard:
-            self._listener.notes(state, heard)
+        kept = [note for note in notes if self._matters(note)]
+        self._notes += kept
+        if kept:
+            self._listener.notes(state, kept)
 
     def _matters(self, note: Note) -> bool:
         """Is this event real? Not those of ancestors, `end`, the step's retry, or the run as a whole."""
-        if note.type in _OF_A_GO and note.step == self._name and note.attempt > 1 and note.scope == "root":
+        if note.type in _OF_RETRY and note.step == self._name and note.attempt > 1 and note.scope == "root":
             return False
         if note.type == "route_taken" and note.data["action"] == "run":
             self._called.add(note.data["target"])

@@ -24,7 +24,7 @@ NAMES_SHOWN_MAX = 8
 
 _WORDS = {"applied": "answers", "declined": "said no", "no budget": "no budget"}
 _OUTCOMES = {"dead letter": ("a dead letter", "dead letters"), "skipped": ("left out", "left out")}
-_STANDS = {
+_STATUS_WORDS = {
     "canceled": "was canceled before it ran",
     "terminated": "was ended while it ran",
     "skipped": "was skipped",
@@ -55,8 +55,9 @@ class _Text:
         for step in steps[:STEPS_SHOWN_MAX]:
             yield ""
             yield from self._step(step, "")
-        yield from self._cancel()
-        run = self._document.run
+        canceled, run = self._document.canceled, self._document.run
+        if canceled is not None and canceled.names and not self._is_full:
+            yield from ("", f"never started, because the run was canceled: {_list(canceled.names)}")
         match self._document.status:
             case "parked":
                 yield from ("", f"`{self._page.command(f'parked {run}')}` shows what waits, and how to judge it")
@@ -80,20 +81,13 @@ class _Text:
         times = "1 attempt failed" if failures == 1 else f"{failures} attempts failed"
         return f"{head}, although {times}" if status == "completed" else f"{head}: {times}"
 
-    def _cancel(self) -> Iterator[str]:
-        """The steps that never started because the run was canceled."""
-        canceled = self._document.canceled
-        if canceled is not None and canceled.names and not self._is_full:
-            yield ""
-            yield f"never started, because the run was canceled: {_list(canceled.names)}"
-
     def _step(self, step: StepReport, indent: str) -> Iterator[str]:
         """One job, with everything that happened to it."""
         name = self._page.paint("bold", escape(scoped_name(step.scope, step.step)))
         yield f"{indent}{name} ({escape(step.where)}) {self._standing(step)}"
         inner = f"{indent}  "
         for link in step.chain:
-            yield f"{inner}because {escape(link.step)} {_stands(link.status)}"
+            yield f"{inner}because {escape(link.step)} {_status_words(link.status)}"
         attempts = step.attempts
         half = ATTEMPTS_SHOWN_MAX // 2
         hidden = step.omitted + max(len(attempts) - ATTEMPTS_SHOWN_MAX, 0)
@@ -122,7 +116,7 @@ class _Text:
             case status if attempts and status == "canceled":
                 words = "was canceled"
             case status:
-                words = _stands(status)
+                words = _status_words(status)
         return self._page.status(step.status, words) + (f": {escape(step.why)}" if step.why else "")
 
     def _attempt(self, attempt: AttemptReport, indent: str) -> Iterator[str]:
@@ -176,8 +170,8 @@ class _Text:
         """A group of items with the same outcome, the first of them in full."""
         names = group.names
         where = f"{escape(group.step)}: " if group.step else ""
-        said = escape(group.message)
-        yield f"{indent}{_came_to(group)}" + (f": {where}{said}" if said else "")
+        message = escape(group.message)
+        yield f"{indent}{_outcome_of(group)}" + (f": {where}{message}" if message else "")
         inner = f"{indent}  "
         shown = group.items
         for item in shown if self._is_full else shown[:1]:
@@ -226,12 +220,12 @@ def _line(indent: str, word: str, text: str) -> str:
     return f"{indent}{word:<9} {text}"
 
 
-def _stands(status: str) -> str:
+def _status_words(status: str) -> str:
     """A status as the end of a sentence."""
-    return _STANDS.get(status, status if status in ("completed", "failed") else f"is {status}")
+    return _STATUS_WORDS.get(status, status if status in ("completed", "failed") else f"is {status}")
 
 
-def _came_to(group: ItemGroup) -> str:
+def _outcome_of(group: ItemGroup) -> str:
     """The number of items in a group and their outcome."""
     count = group.names.count
     what = plural(count, "item") if count > 1 else escape(group.names.first[0])

@@ -26,7 +26,7 @@ from resile.commands.documents.answers import Rehearsal, RepairAttempt
 if TYPE_CHECKING:
     from resile.core.state import State
 
-_SAID = {
+_MEANINGS = {
     "recovered": "its repair stands for success, and what needs the step runs",
     "fallback": "the output of its repair is the step's, and what needs the step runs",
     "tolerate": "the step stays failed, but what needs it runs and the run does not fail for it",
@@ -104,4 +104,4 @@ def _meaning(document: Rehearsal) -> str:
             targets = [route.target for route in document.routes if route.action == "goto"]
             return f"the run would go on from {escape(targets[-1] or '')}"
         case known:
-            return _SAID[known]
+            return _MEANINGS[known]

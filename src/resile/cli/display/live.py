@@ -123,14 +123,14 @@ class Live(Display):
                 pause = DRAW_SECONDS
                 if self._news or now - drawn >= IDLE_SECONDS:
                     self._news = False
-                    self._tell(console)
+                    self._print_reports(console)
                     screen.update(picture(), refresh=True)
                     drawn = time.monotonic()
                     pause = max(DRAW_SECONDS, (drawn - now) / SHARE)
-            self._tell(console)
+            self._print_reports(console)
             screen.update(picture(), refresh=True)
 
-    def _tell(self, console: Console) -> None:
+    def _print_reports(self, console: Console) -> None:
         """Print the reports of maps above the picture, where they stay."""
         while self._reports:
             console.print(self._reports.popleft(), style="red", markup=False)

@@ -51,7 +51,7 @@ class Tally:
     def __init__(self, state: State) -> None:
         self.total = 0
         self._state = state
-        self._items_heard = 0
+        self._item_messages = 0
         self.counts: Counter[str] = Counter()
         self.running: dict[int, Note] = {}
         self.messages: dict[int, str] = {}
@@ -134,9 +134,9 @@ class Tally:
         """Keep the last message of a failed step, for as many steps as a summary shows; items leave room for others."""
         if note.job not in self.messages:
             within_item = "[" in note.scope
-            if len(self.messages) >= MESSAGES_MAX or (within_item and self._items_heard >= ITEM_MESSAGES_MAX):
+            if len(self.messages) >= MESSAGES_MAX or (within_item and self._item_messages >= ITEM_MESSAGES_MAX):
                 return
-            self._items_heard += within_item
+            self._item_messages += within_item
         self.messages[note.job] = message
 
 

@@ -154,15 +154,12 @@ def _translate(event: Event, step: Step | None, place: _Place | None, will_retry
         yield _rename(event, *NAMES[kind], {**data, **more})
 
 
-def _shares(step: Step | None) -> bool:
-    """Does this step run a pipeline, whose tools are part of it?"""
-    return step is not None and isinstance(step.action, Child) and step.action.shares
-
-
 def _child_of(event: Event, step: Step | None) -> dict[str, Any]:
     """The id and status of the playbook that a step ran, where this event reports its end; else empty."""
     is_over = "verdict" in event.data and event.type in ("attempt_succeeded", "attempt_failed")
-    if not is_over or _shares(step):
+    # The tools of a pipeline are part of its step.
+    is_pipeline = step is not None and isinstance(step.action, Child) and step.action.shares
+    if not is_over or is_pipeline:
         return {}
     inner = _path(event.scope or ROOT, event.step or "")
     return {"child_execution_id": f"{event.run}/{inner}", "child_status": event.data["verdict"]}
