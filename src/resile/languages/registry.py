@@ -10,19 +10,11 @@ if TYPE_CHECKING:
     from resile.languages.contract import Language
     from resile.model.workflow import Condition, Templates, Workflow
 
-_LOADED: dict[str, Language[Any]] = {"dollar": NATIVE}
-
 
 def language_named(templates: Templates) -> Language[Any]:
     """The language of this name."""
-    found = _LOADED.get(templates)
-    if found is None:
-        found = _LOADED[templates] = _load(templates)
-    return found
-
-
-def _load(templates: Templates) -> Language[Any]:
-    """Import a language."""
+    if templates == "dollar":
+        return NATIVE
     if templates == "liquid":
         from resile.languages.liquid.language import LIQUID
 

@@ -21,7 +21,7 @@ def names_server(text: str) -> bool:
 
 
 def encode_value(value: Any, kept: str = "") -> str:
-    """Encode a value for a position inside a URL."""
+    """Encode a value for a position inside a URL; the characters in `kept` stay."""
     from urllib.parse import quote
 
     return quote(text_of(value), kept, "utf-8", "surrogateescape")
@@ -46,6 +46,5 @@ def check_rendered(written: str, url: str, *, is_value: bool) -> None:
 
 
 def _dots(url: str) -> int:
-    """The number of parts `.` and `..` in a path."""
     parts = url.partition("?")[0].partition("#")[0].split("/")
     return sum(part in (".", "..") for part in parts)

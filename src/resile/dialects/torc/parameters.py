@@ -129,8 +129,8 @@ def _combine(reading: Reading, node: Mapping, chosen: dict[str, Scalar], mode: s
     sizes = {name: len(values) for name, values in lists.items()}
     if mode == "zip":
         if len(set(sizes.values())) > 1:
-            told = ", ".join(f"`{shorten(name)}` has {size}" for name, size in sizes.items())
-            reading.report.error("value", f"zip needs lists of one length: {told}", node.entries["parameter_mode"][0])
+            found = ", ".join(f"`{shorten(name)}` has {size}" for name, size in sizes.items())
+            reading.report.error("value", f"zip needs lists of one length: {found}", node.entries["parameter_mode"][0])
             return None
         return Combinations(tuple(lists), tuple(zip(*lists.values(), strict=True)))
     total = prod(sizes.values())

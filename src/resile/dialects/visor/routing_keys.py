@@ -46,7 +46,6 @@ def _retry(reading: Reading, node: Node) -> Any:
 
 
 def _calls(reading: Reading, node: Node) -> tuple[Call, ...]:
-    """Read the entries of a `run` list."""
     return tuple(call for item in items_of(node) if (call := _call(reading, item)) is not None)
 
 

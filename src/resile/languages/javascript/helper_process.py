@@ -14,7 +14,7 @@ An answer is one letter and its data:
     H                 the keeper is there (once, unasked)
     V[class, value]   the result; null for a check          T         time is up
     E[thrown, stack]  the code threw                        L         the result is too large
-    S[thrown, stack]  no wrapping of the code compiles      X text    what was thrown can't be describe
+    S[thrown, stack]  no wrapping of the code compiles      X text    what was thrown can't be described
                                                             D text    the variables can't be taken in
 
 Each evaluation has a context of its own, made before the request comes. The kernel ends native

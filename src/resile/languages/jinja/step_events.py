@@ -286,14 +286,14 @@ class StepEvents:
     ) -> Iterator[tuple[str, int]]:
         """The first case that holds, at each event."""
         failed = "error" in seen
-        told: set[int] = set()
+        yielded: set[int] = set()
         for event in events:
             more = {**seen, "event": self._event(job, event, seen)}
             for number, case in enumerate(step.cases):
                 if (case.on_failure or not failed) and self._condition_holds(case.when, job, more)[0]:
-                    if number not in told:
+                    if number not in yielded:
                         yield event, number
-                    told.add(number)
+                    yielded.add(number)
                     break
 
     def _condition_holds(self, text: str, job: Job, more: Mapping[str, Any]) -> tuple[bool, str]:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from resile.languages.braces import Write, quote_outputs
 from resile.languages.jinja.plain_values import plain_data, plain_text, stand_in_for
 from resile.languages.references import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
+from resile.languages.urls import encode_value
 from resile.model.limits import VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -357,8 +358,6 @@ def render_command(text: str, find: Find, program: str = "sh") -> str:
 
 def render_url(text: str, find: Find) -> str:
     """A URL with its values percent-encoded; a value at its beginning gives the address unchanged."""
-    from urllib.parse import quote
-
     count = 0
     starts = text.lstrip().startswith("{{")
 
@@ -369,6 +368,6 @@ def render_url(text: str, find: Find) -> str:
         if starts and count == 1:
             return plain_text(value)
         # A slash is part of a path, as in `owner/name`; the language's `render_url` checks dots that lead upwards.
-        return quote(plain_text(value), "/", "utf-8", "surrogateescape")
+        return encode_value(plain_text(value), "/")
 
     return render(text, find, write).strip()

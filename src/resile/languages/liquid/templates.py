@@ -142,7 +142,6 @@ def _environment() -> Environment:
 
 
 def _writer(context: RenderContext) -> Write:
-    """The function that writes values in this rendering."""
     inner: Write | None = context.tag_namespace.get(_SLOT)
     written: Any = context.globals.get(_SLOT)
     return inner or written or plain_text
