@@ -237,14 +237,12 @@ def _move_into_item(
             message = f"`{shorten('|'.join(need.any_of))}` mixes steps of the items with others"
             reading.report.error("scope", message, node, hint="an item can only wait for its own steps")
     fanout = "" if draft.fanout == "map" and level <= 1 else draft.fanout
-    step = _accepting(draft.step) if "accepts_in_items" in draft.node.entries else draft.step
+    step = draft.step
+    if "accepts_in_items" in draft.node.entries:
+        # A tolerated failure of this step does not fail its item.
+        rules = [replace(rule, then="recovered") if rule.then == "tolerate" else rule for rule in step.rules]
+        step = replace(step, rules=tuple(rules))
     return replace(draft, step=step, needs=tuple(kept), fanout=fanout)
-
-
-def _accepting(step: Step) -> Step:
-    """Turn `tolerate` into `recovered`: a tolerated failure of this step does not fail its item."""
-    rules = [replace(rule, then="recovered") if rule.then == "tolerate" else rule for rule in step.rules]
-    return replace(step, rules=tuple(rules))
 
 
 def _put_fan_out(drafts: dict[str, StepDraft], members: set[str], fan: StepDraft) -> dict[str, StepDraft]:

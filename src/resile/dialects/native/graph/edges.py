@@ -136,11 +136,11 @@ def unknown_step(reading: NativeReading, how: How, name: str, node: Scalar | Map
 
 def report_strangers(reading: NativeReading) -> None:
     """Report the unknown names inside items, once all outer names are known."""
-    told: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for stranger in reading.strangers:
         place = stranger.node.line, stranger.node.column
-        if place not in told:
-            told.add(place)
+        if place not in reported:
+            reported.add(place)
             _report(reading.report, stranger)
 
 

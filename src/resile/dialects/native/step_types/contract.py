@@ -37,11 +37,11 @@ class StepWriter(Protocol):
 class StepType(Struct, frozen=True):
     """One step type of the native file.
 
-    `key` is the row of its key in the table of a step, `aliases` are rows of other words for it, `struct` is the Struct
-    of its action. `build` makes the action from
-    the fields of the step; without it, the value of the key is the action. `write` writes the action; without it, the
-    rows of `keys` say how, or the fields of the Struct. `short` is the key that can stand for the whole mapping.
-    `beside` are the keys of a step that only some types take. A type that `makes_commits` can have `commit_required`.
+    `key` is its row in the table of a step, `aliases` are rows of other words for it, `struct` is the Struct of its
+    action. `build` makes the action from the fields of the step; without it, the value of the key is the action.
+    `write` writes the action; without it, the rows of `keys` or the fields of the Struct decide. `short` is the key
+    that can replace the whole mapping. `beside` are keys that this type takes and some others do not. A type that
+    `makes_commits` can have `commit_required`.
     """
 
     key: Key
