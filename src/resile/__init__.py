@@ -22,23 +22,7 @@ _WHERE = {
     "run": "resile.api.run",
     "step": "resile.api.step",
 }
-__all__ = [
-    "Client",
-    "Map",
-    "OnFailure",
-    "ResileError",
-    "Resources",
-    "Result",
-    "Retry",
-    "Run",
-    "Workflow",
-    "__version__",
-    "current",
-    "load",
-    "resume",
-    "run",
-    "step",
-]
+__all__ = [*_WHERE, "__version__"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,18 +21,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from resile.commands.documents import dead_letters
 from resile.commands.documents.base import timestamp
-from resile.commands.documents.dead_letters import (
-    DeadLetter,
-    DeadLetterDocument,
-    ErrorCount,
-    HourCount,
-    LetterFailure,
-    LetterStatistics,
-    PatternGroup,
-    PurgeResult,
-    WorktreeArtifacts,
-)
 from resile.core.fanout.worktrees import steps_with_worktree
 from resile.core.state import ROOT
 from resile.engine.paths import named_logs, worktree, worktree_branch
@@ -57,14 +47,14 @@ _NO_COMMIT = f"{Kind.CONTRACT}: no commit"
 ErrorTypes = dict[str, dict[str, str]]
 
 
-def letters(store: Store, number: int, step: str | None = None) -> Iterator[DeadLetter]:
+def letters(store: Store, number: int, step: str | None = None) -> Iterator[dead_letters.DeadLetter]:
     """The records of a run's dead letters, by map and index, as a stream."""
     row = row_of(store, number)
     error_types = worktree_error_types(store, row)
     yield from (record(row, found, error_types) for found in _rows(store, row, step, None))
 
 
-def letter(store: Store, number: int, which: str, step: str | None = None) -> DeadLetterDocument:
+def letter(store: Store, number: int, which: str, step: str | None = None) -> dead_letters.DeadLetterDocument:
     """The record of one item, given its id or its index."""
     row = row_of(store, number)
     found = _letters_named(store, row, step, which)
@@ -79,7 +69,7 @@ def letter(store: Store, number: int, which: str, step: str | None = None) -> De
     if not found:
         hint = f"`resile dlq list {number}` lists them"
         raise ResileError("no-such-letter", f"run {number} has no dead letter {which!r}", hint=hint)
-    return DeadLetterDocument(**structs.asdict(record(row, found[0], worktree_error_types(store, row))))
+    return dead_letters.DeadLetterDocument(**structs.asdict(record(row, found[0], worktree_error_types(store, row))))
 
 
 def _letters_named(store: Store, row: RunRow, step: str | None, which: str) -> list[LetterRow]:
@@ -113,7 +103,7 @@ class _Group(Struct):
             self.items.append(letter.item_id)
 
 
-def statistics(store: Store, number: int, step: str | None = None) -> LetterStatistics:
+def statistics(store: Store, number: int, step: str | None = None) -> dead_letters.LetterStatistics:
     """Count the dead letters of a run by failure, error and hour; the most frequent come first."""
     row = row_of(store, number)
     error_types = worktree_error_types(store, row)
@@ -139,10 +129,12 @@ def statistics(store: Store, number: int, step: str | None = None) -> LetterStat
         else:
             others += 1
     patterns = [
-        PatternGroup(signature, one.count, one.message, timestamp(one.first), timestamp(one.last), one.items)
+        dead_letters.PatternGroup(
+            signature, one.count, one.message, timestamp(one.first), timestamp(one.last), one.items
+        )
         for signature, one in groups.items()
     ]
-    return LetterStatistics(
+    return dead_letters.LetterStatistics(
         run=row.id,
         workflow=row.workflow,
         total=maps.total(),
@@ -152,9 +144,10 @@ def statistics(store: Store, number: int, step: str | None = None) -> LetterStat
         reasons=dict(reasons),
         pattern_groups=sorted(patterns, key=lambda group: -group.count),
         other_patterns=others,
-        error_distribution=[ErrorCount(types[error], times) for error, times in errors.most_common()],
+        error_distribution=[dead_letters.ErrorCount(types[error], times) for error, times in errors.most_common()],
         temporal_distribution=[
-            HourCount(timestamp(float(hour * HOUR_SECONDS)), times) for hour, times in sorted(hours.items())
+            dead_letters.HourCount(timestamp(float(hour * HOUR_SECONDS)), times)
+            for hour, times in sorted(hours.items())
         ],
     )
 
@@ -172,7 +165,7 @@ def map_names(store: Store, number: int, step: str | None = None) -> list[str]:
     return list(dict.fromkeys(fan.map for fan in fan_outs(store, row_of(store, number), step)))
 
 
-def purge(store: Store, number: int, step: str | None = None, signature: str | None = None) -> PurgeResult:
+def purge(store: Store, number: int, step: str | None = None, signature: str | None = None) -> dead_letters.PurgeResult:
     """Delete dead letters; refused while another engine drives the run."""
     row = row_of(store, number)
     with hold_lease(store, number) as lease:
@@ -184,7 +177,7 @@ def purge(store: Store, number: int, step: str | None = None, signature: str | N
             while some := list(islice(keys, PURGE_KEYS)):
                 gone += store.purge_letters(lease, some)
     left = sum(fan.count for fan in store.letter_counts(number))
-    return PurgeResult(run=number, purged=gone, dead_letters=left)
+    return dead_letters.PurgeResult(run=number, purged=gone, dead_letters=left)
 
 
 def fan_outs(store: Store, row: RunRow, step: str | None) -> list[LetterCount]:
@@ -256,9 +249,9 @@ def worktree_error_types(store: Store, row: RunRow) -> ErrorTypes:
     return found
 
 
-def record(row: RunRow, letter: LetterRow, error_types: ErrorTypes) -> DeadLetter:
+def record(row: RunRow, letter: LetterRow, error_types: ErrorTypes) -> dead_letters.DeadLetter:
     """A dead letter as JSON."""
-    return DeadLetter(
+    return dead_letters.DeadLetter(
         item_id=letter.item_id,
         step=letter.step,
         map=letter.map,
@@ -281,9 +274,9 @@ def record(row: RunRow, letter: LetterRow, error_types: ErrorTypes) -> DeadLette
 
 def _failure_of(
     row: RunRow, letter: LetterRow, number: int, failure: ItemFailure, error_types: ErrorTypes
-) -> LetterFailure:
+) -> dead_letters.LetterFailure:
     """One failure of an item."""
-    return LetterFailure(
+    return dead_letters.LetterFailure(
         attempt_number=number,
         timestamp=timestamp(failure.at),
         error_type=_error_type(letter, failure, error_types),
@@ -300,7 +293,7 @@ def _failure_of(
     )
 
 
-def _artifacts(row: RunRow, letter: LetterRow) -> WorktreeArtifacts | None:
+def _artifacts(row: RunRow, letter: LetterRow) -> dead_letters.WorktreeArtifacts | None:
     """The worktree that a failed item left behind, if it still exists."""
     import subprocess
 
@@ -308,7 +301,7 @@ def _artifacts(row: RunRow, letter: LetterRow) -> WorktreeArtifacts | None:
     if not os.path.isdir(folder):
         return None
     status = subprocess.run(["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=False)
-    return WorktreeArtifacts(
+    return dead_letters.WorktreeArtifacts(
         folder,
         worktree_branch(row.id, letter.job, letter.index),
         status.stdout.splitlines(),

@@ -124,7 +124,6 @@ def _unknown_step(store: Store, row: RunRow, step: str) -> ResileError:
 
 
 def _select(store: Store, number: int, types: Sequence[str], after: int) -> Iterator[Event]:
-    """The events of these types after a number."""
     for note in store.notes(number, after):
         if _is_wanted(note.type, types):
             yield event_of(number, note)

@@ -10,18 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from resile.core import answers, attempts, events
-from resile.core.actions import (
-    Action,
-    AnswerArcs,
-    AnswerCondition,
-    AnswerRoute,
-    AnswerValue,
-    FindAttempt,
-    KillAttempt,
-    SetTimer,
-    StopEngine,
-)
+from resile.core import actions, answers, attempts, events
 from resile.core.reaction import Reaction
 from resile.core.scheduling.epochs import begin_epoch, open_root
 from resile.core.scheduling.finish import converge
@@ -31,7 +20,7 @@ from resile.core.state import ROOT, Job, State
 from resile.model.status import PENDING, RECOVERING, RUNNING
 
 
-def react(state: State, event: events.Event) -> tuple[State, list[Action]]:
+def react(state: State, event: events.Event) -> tuple[State, list[actions.Action]]:
     """Fold one event into the state; return the actions that the engine must take because of it."""
     reaction = Reaction(state, event.at)
     before = state.seq
@@ -87,7 +76,7 @@ def _run_resumed(reaction: Reaction, event: events.RunResumed) -> None:
     """Take up the run with a new engine: repeat every order that is still unanswered."""
     state = reaction.state
     if state.phase == "ended":
-        reaction.order(StopEngine(state.verdict or "failed", state.seq))
+        reaction.order(actions.StopEngine(state.verdict or "failed", state.seq))
         return
     fresh_epoch = state.capacity is None
     _use_capacity(state, event.capacity)
@@ -104,30 +93,29 @@ def _run_resumed(reaction: Reaction, event: events.RunResumed) -> None:
     # In the order of their reservation: reports about early attempts come after those about the attempts they need.
     in_flight.sort(key=lambda job: job.queue_number)
     for job in in_flight:
-        reaction.order(FindAttempt(job.id, job.attempt, because))
+        reaction.order(actions.FindAttempt(job.id, job.attempt, because))
 
 
 def _repeat_order(reaction: Reaction, job: Job, because: int) -> None:
     """Repeat the question, the timer or the read that a job waits for."""
     match job.waits_for:
         case "when":
-            reaction.order(AnswerCondition(job.id, because))
+            reaction.order(actions.AnswerCondition(job.id, because))
         case "arcs":
-            reaction.order(AnswerArcs(job.id, because))
+            reaction.order(actions.AnswerArcs(job.id, because))
         case "value":
-            reaction.order(AnswerValue(job.id, job.attempt, because))
+            reaction.order(actions.AnswerValue(job.id, job.attempt, because))
         case "rule" | "calls" | "target" as about:
-            reaction.order(AnswerRoute(job.id, job.rule, about, because))
+            reaction.order(actions.AnswerRoute(job.id, job.rule, about, because))
         case "inner":
             from resile.core.fanout.timers import repeat_orders_of_host
 
             repeat_orders_of_host(reaction, job, because)
         case "" if job.status is RECOVERING and job.timer_at:
-            reaction.order(SetTimer(job.id, job.attempt, job.timer_at, because, repair=not job.active))
+            reaction.order(actions.SetTimer(job.id, job.attempt, job.timer_at, because, repair=not job.active))
 
 
 def _use_capacity(state: State, capacity: events.Capacity) -> None:
-    """Use the capacity of this engine."""
     state.capacity = capacity
     taken = {gpu for job in state.jobs.values() for gpu in job.gpus}
     state.gpus_free = [gpu for gpu in range(capacity.gpus) if gpu not in taken]
@@ -176,7 +164,7 @@ def _cancel_requested(reaction: Reaction, event: events.CancelRequested) -> None
     if state.phase == "running":
         stop_scope(reaction, state.scopes[ROOT], because)
     elif again and (end := state.end_of(state.scopes[ROOT])).status in (PENDING, RUNNING):
-        reaction.order(KillAttempt(end.id, end.attempt, because))
+        reaction.order(actions.KillAttempt(end.id, end.attempt, because))
 
 
 def _epoch_started(reaction: Reaction, event: events.EpochStarted) -> None:

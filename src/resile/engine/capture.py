@@ -110,7 +110,6 @@ def _json(name: str, data: bytes) -> Any:
 
 
 def _refuse_constant(word: str) -> Any:
-    """Refuse Infinity and NaN, which are not JSON."""
     raise ValueError(word)
 
 

@@ -148,7 +148,6 @@ class Journal:
 
 
 def _job_row(state: State, job: Job) -> JobRow:
-    """The row of one job, as commands and the web page show it."""
     scope = state.scopes.get(job.scope)
     return _row(state, job, state.step_of(job).name, "root" if scope is None else scope.name)
 

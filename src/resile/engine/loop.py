@@ -24,21 +24,7 @@ from typing import assert_never
 
 import msgspec
 
-from resile.core.actions import (
-    AnswerArcs,
-    AnswerCondition,
-    AnswerRoute,
-    AnswerValue,
-    FindAttempt,
-    KillAttempt,
-    Note,
-    Order,
-    ReadGroups,
-    ReadItems,
-    SetTimer,
-    StartAttempt,
-    StopEngine,
-)
+from resile.core import actions
 from resile.core.events import CancelRequested, Event, Judged, RunResumed, RunStarted, TimerFired
 from resile.core.react import react
 from resile.core.state import State
@@ -59,7 +45,7 @@ LEASE_SECONDS = 30.0
 _BEGUN = frozenset((Started, Adopted))
 _OVER = frozenset((Ended, Returned))
 
-Listener = Callable[[State, list[Note]], None]
+Listener = Callable[[State, list[actions.Note]], None]
 # Ctrl-C calls it; it calls its argument once the executor has the interrupt.
 Interrupt = Callable[[Callable[[], None]], None]
 
@@ -154,8 +140,8 @@ class Engine:
 
     def feed(self, event: Event, attempt: AttemptRow | None = None) -> None:
         """Let the core react to one event, and add it to the journal."""
-        _, actions = react(self._state, event)
-        self._journal.add(self._state, event, actions, attempt)
+        _, caused = react(self._state, event)
+        self._journal.add(self._state, event, caused, attempt)
 
     def _feed_all(self) -> None:
         """Feed everything in the inbox, in order; the first event opens a new batch."""
@@ -268,35 +254,35 @@ class Engine:
         if not self._journal.is_unfinished():
             self._executor.acknowledge()
 
-    def _perform(self, order: Order, launches: list[Launch], finds: list[tuple[int, int]]) -> None:
+    def _perform(self, order: actions.Order, launches: list[Launch], finds: list[tuple[int, int]]) -> None:
         """Perform one order."""
         match order:
-            case StartAttempt():
+            case actions.StartAttempt():
                 if not self._interrupts:
                     self._start(order, launches)
-            case KillAttempt():
+            case actions.KillAttempt():
                 # First pass on the attempts that were to start before this order.
                 self._executor.start(launches)
                 launches.clear()
                 self._executor.kill(order.job, order.attempt)
-            case FindAttempt():
+            case actions.FindAttempt():
                 finds.append((order.job, order.attempt))
-            case AnswerCondition() | AnswerArcs() | AnswerRoute() | AnswerValue():
+            case actions.AnswerCondition() | actions.AnswerArcs() | actions.AnswerRoute() | actions.AnswerValue():
                 # A stopped job may have been dropped with its item.
                 if order.job in self._state.jobs:
                     self._inbox.append((self._conditions.answer(order, self._clock.now()), None))
-            case SetTimer():
+            case actions.SetTimer():
                 heapq.heappush(self._timers, (order.due, order.job, order.attempt, order.repair, order.item))
-            case ReadItems():
+            case actions.ReadItems():
                 self._inbox.append((self._performer.read_items(order, self._clock.now()), None))
-            case ReadGroups():
+            case actions.ReadGroups():
                 self._inbox.append((self._performer.read_groups(order, self._clock.now()), None))
-            case StopEngine():
+            case actions.StopEngine():
                 self._stop = order.status
             case _:
                 assert_never(order)
 
-    def _start(self, order: StartAttempt, launches: list[Launch]) -> None:
+    def _start(self, order: actions.StartAttempt, launches: list[Launch]) -> None:
         """Start an attempt, or record its outcome if nothing needs to start."""
         launch = self._performer.launch(order)
         if isinstance(launch, Launch):

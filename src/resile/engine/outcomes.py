@@ -171,7 +171,6 @@ class Observer:
         return 0.0 if job is None else time_limit(self._state, job) or 0.0
 
     def _directory_of(self, report: Ended) -> str:
-        """The directory that an attempt could not enter, for its message."""
         job = self._state.jobs.get(report.job) if report.spawn_stage == "cwd" else None
         return "" if job is None else self._performer.directory_of(job, self._state.step_of(job))
 
@@ -274,7 +273,6 @@ class Observer:
         return {name: redact_value(value, self._secrets) for name, value in values.items()} if self._secrets else values
 
     def _in_handler(self, job: Job) -> bool:
-        """Is this job a command of a handler, or of `on_success`?"""
         return self._state.scopes[job.scope].kind == "repair"
 
     def _check_spending(self, step: Step, outcome: Outcome) -> Outcome:

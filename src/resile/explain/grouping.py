@@ -10,21 +10,11 @@ from collections.abc import Iterator
 from resile.core.actions import Note
 from resile.core.fanout.naming import item_id
 from resile.core.state import Job, Scope
-from resile.explain.report import (
-    GROUPS_MAX,
-    ITEMS_SHOWN_MAX,
-    AttemptReport,
-    Execution,
-    ItemGroup,
-    ItemReport,
-    Outcome,
-    StepReport,
-    all_reports,
-)
+from resile.explain import report as reports
 from resile.explain.timeline import Timeline
 from resile.explain.wording import format_seconds
 
-_THEN: dict[Outcome, str] = {
+_THEN: dict[reports.Outcome, str] = {
     "dead letter": "kept as a dead letter",
     "skipped": "left out, as its error policy says",
     "passed": "",
@@ -56,10 +46,10 @@ def close_items(timeline: Timeline, job: int) -> None:
     owner = timeline.state.jobs[job]
     for label in [label for number, label in timeline.letters if number == job]:
         data = timeline.letters.pop((job, label))
-        entry = timeline.items.pop((job, label), None) or ItemReport(label)
+        entry = timeline.items.pop((job, label), None) or reports.ItemReport(label)
         last = data.get("message", "")
         message = last or ("the circuit was open" if data["reason"] == "circuit_open" else "it never started")
-        group = ItemGroup(
+        group = reports.ItemGroup(
             "dead letter", data["reason"], data.get("failed_step", ""), message, data.get("signature", "")
         )
         _add_to_group(timeline, owner, group, entry, range(0))
@@ -87,8 +77,8 @@ def _close_execution(timeline: Timeline, scope: Scope) -> None:
     letter, again = timeline.letters.pop(key, None), timeline.again.pop(key, None)
     if execution is None and letter is None and again is None and key not in timeline.items:
         return
-    entry = timeline.items.pop(key, None) or ItemReport(scope.name)
-    execution = execution or Execution(scope.number)
+    entry = timeline.items.pop(key, None) or reports.ItemReport(scope.name)
+    execution = execution or reports.Execution(scope.number)
     entry.executions.append(execution)
     broken = scope.first_failure
     if broken is not None:
@@ -100,13 +90,13 @@ def _close_execution(timeline: Timeline, scope: Scope) -> None:
         execution.then = f"execution {again['next_attempt']}{wait}"
         timeline.items[key] = entry
         return
-    outcome: Outcome = "dead letter" if letter is not None else "passed" if broken is None else "skipped"
+    outcome: reports.Outcome = "dead letter" if letter is not None else "passed" if broken is None else "skipped"
     execution.then = _THEN[outcome]
     jobs = range(scope.first, scope.first + len(scope.waiting))
     first = next(_failures_in(entry.executions), None)
     if outcome == "passed" and first is None and not timeline.is_wanted_item(entry.item, jobs):
         return
-    group = ItemGroup(outcome, letter["reason"] if letter is not None else "")
+    group = reports.ItemGroup(outcome, letter["reason"] if letter is not None else "")
     if broken is not None:
         group.step, group.message, group.signature = broken.step, broken.message, broken.signature
     elif letter is not None:
@@ -117,28 +107,30 @@ def _close_execution(timeline: Timeline, scope: Scope) -> None:
     _add_to_group(timeline, owner, group, entry, jobs)
 
 
-def _failures_in(executions: list[Execution]) -> Iterator[tuple[StepReport, AttemptReport]]:
+def _failures_in(executions: list[reports.Execution]) -> Iterator[tuple[reports.StepReport, reports.AttemptReport]]:
     """The failures in some executions of an item, in order; a map inside it counts when it kept items."""
     for execution in executions:
-        for report in all_reports(execution.inside):
+        for report in reports.all_reports(execution.inside):
             for moment in report.attempts:
                 if moment.event in _NOTABLE or moment.items:
                     yield report, moment
 
 
-def _add_to_group(timeline: Timeline, owner: Job, group: ItemGroup, entry: ItemReport, jobs: range) -> None:
+def _add_to_group(
+    timeline: Timeline, owner: Job, group: reports.ItemGroup, entry: reports.ItemReport, jobs: range
+) -> None:
     """Add an item to the group of those that ended alike; beyond GROUPS_MAX, to the group of all others."""
     report = timeline.report_of(owner.id)
     # A map that failed inside an item has no signature.
     key = (owner.id, group.outcome, group.reason, group.step, group.signature or group.message)
     found = timeline.groups.get(key)
-    if found is None and len(report.items) >= GROUPS_MAX:
+    if found is None and len(report.items) >= reports.GROUPS_MAX:
         key = (owner.id, group.outcome, group.reason, "", _OTHERS)
-        group = ItemGroup(group.outcome, group.reason, "", _OTHERS)
+        group = reports.ItemGroup(group.outcome, group.reason, "", _OTHERS)
         found = timeline.groups.get(key)
     if found is None:
         found = timeline.groups[key] = group
         report.items.append(group)
     found.add(entry.item)
-    if len(found.items) < ITEMS_SHOWN_MAX or timeline.is_wanted_item(entry.item, jobs):
+    if len(found.items) < reports.ITEMS_SHOWN_MAX or timeline.is_wanted_item(entry.item, jobs):
         found.items.append(entry)

@@ -12,17 +12,7 @@ from typing import Any
 from resile.core.recovery.matching import ladder_of
 from resile.core.rule_trace import enable_tracing
 from resile.core.state import SUCCESS, Job, Scope, State, new_state
-from resile.explain.report import (
-    STEPS_MAX,
-    AttemptReport,
-    Canceled,
-    Execution,
-    ItemGroup,
-    ItemReport,
-    RuleReport,
-    StepReport,
-    full_name,
-)
+from resile.explain import report as reports
 from resile.explain.rule_reference import RuleReference
 from resile.model.rules import Origin
 from resile.model.status import STATUS_NAMES
@@ -41,14 +31,14 @@ class Timeline:
 
     def start_over(self) -> None:
         """Start a new epoch; only the last epoch is reported."""
-        self.reports: dict[int, StepReport] = {}
-        self.top_level: list[StepReport] = []
+        self.reports: dict[int, reports.StepReport] = {}
+        self.top_level: list[reports.StepReport] = []
         self.omitted = 0
         self.failures = 0
-        self.canceled: Canceled | None = None
+        self.canceled: reports.Canceled | None = None
         self.failed_steps: list[str] = []
         # By job: the failure that no next attempt and no end has followed yet.
-        self.open: dict[int, AttemptReport] = {}
+        self.open: dict[int, reports.AttemptReport] = {}
         # By job: the rule applied to its failure, the jobs that called it, the problem of its own expression.
         self.asked: dict[int, int] = {}
         self.callers: dict[int, list[int]] = {}
@@ -56,9 +46,9 @@ class Timeline:
         # By scope: the job that stopped it.
         self.stoppers: dict[int, int] = {}
         # For items: executions by scope, open items by (job, item), groups by (job, outcome and failure).
-        self.executions: dict[int, Execution] = {}
-        self.items: dict[tuple[int, str], ItemReport] = {}
-        self.groups: dict[tuple[int, str, str, str, str], ItemGroup] = {}
+        self.executions: dict[int, reports.Execution] = {}
+        self.items: dict[tuple[int, str], reports.ItemReport] = {}
+        self.groups: dict[tuple[int, str, str, str, str], reports.ItemGroup] = {}
         # For the current reaction: the job that a note ended, the note that caused a job's end, and the results of
         # items.
         self.ends: dict[int, int] = {}
@@ -67,23 +57,23 @@ class Timeline:
         self.letters: dict[tuple[int, str], dict[str, Any]] = {}
         self.again: dict[tuple[int, str], dict[str, Any]] = {}
 
-    def report_of(self, number: int) -> StepReport:
+    def report_of(self, number: int) -> reports.StepReport:
         """The report of a job; created on first use."""
         found = self.reports.get(number)
         if found is not None:
             return found
         job = self.state.jobs[number]
         scope, step = self.state.scopes[job.scope], self.state.step_of(job)
-        report = StepReport(number, step.name, scope.name, self.place_of(job.scope, step.origin))
+        report = reports.StepReport(number, step.name, scope.name, self.place_of(job.scope, step.origin))
         self.reports[number] = report
         siblings = self._siblings_of(job, scope)
-        if len(siblings) < STEPS_MAX or self.is_wanted(job):
+        if len(siblings) < reports.STEPS_MAX or self.is_wanted(job):
             siblings.append(report)
         else:
             self.omitted += 1
         return report
 
-    def _siblings_of(self, job: Job, scope: Scope) -> list[StepReport]:
+    def _siblings_of(self, job: Job, scope: Scope) -> list[reports.StepReport]:
         """The list that the report of a job belongs to."""
         callers = self.callers.get(job.id)
         if callers and self.state.step_of(job).called_only:
@@ -95,7 +85,7 @@ class Timeline:
         owner = self.report_of(scope.owner)
         return owner.inside if scope.kind == "child" or scope.rule == SUCCESS else self._children_of(owner)
 
-    def _children_of(self, report: StepReport) -> list[StepReport]:
+    def _children_of(self, report: reports.StepReport) -> list[reports.StepReport]:
         """The list inside the rule being applied, or else inside the current attempt."""
         rule = self.applied_rule_of(report.job)
         return report.inside if rule is None else rule.inside
@@ -106,16 +96,16 @@ class Timeline:
         if callers:
             del callers[0]
 
-    def applied_rule_of(self, number: int) -> RuleReport | None:
+    def applied_rule_of(self, number: int) -> reports.RuleReport | None:
         """The rule applied to the open failure of a job."""
         entry = self.open.get(number)
         return entry.rules[-1] if entry is not None and entry.rules and entry.rules[-1].decision == "applied" else None
 
-    def execution_of(self, scope: Scope) -> Execution:
+    def execution_of(self, scope: Scope) -> reports.Execution:
         """The report of one execution of an item; created on first use."""
         found = self.executions.get(scope.id)
         if found is None:
-            found = self.executions[scope.id] = Execution(scope.number)
+            found = self.executions[scope.id] = reports.Execution(scope.number)
         return found
 
     def place_of(self, scope: int, origin: Origin) -> str:
@@ -151,7 +141,7 @@ class Timeline:
         if wanted is None:
             return False
         scope, name = self.state.scopes[job.scope], self.state.step_of(job).name
-        asked = wanted in (name, str(job.id), full_name(scope.name, name))
+        asked = wanted in (name, str(job.id), reports.full_name(scope.name, name))
         return asked or (scope.kind == "item" and scope.name == wanted)
 
     def is_wanted_item(self, name: str, jobs: range) -> bool:

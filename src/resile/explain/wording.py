@@ -53,7 +53,6 @@ def _exit_code_of(failure: Failure) -> str:
 
 
 def _either(choices: Sequence[object]) -> str:
-    """`1`, `1 or 2`, `1, 2 or 3`."""
     *most, last = (str(choice) for choice in choices)
     return f"{', '.join(most)} or {last}" if most else last
 

@@ -139,7 +139,6 @@ class Native(BaseLanguage):
         return encode_url(text)
 
     def _find_in_code(self, run: Run, name: str, job: Job) -> Any:
-        """The value of a reference; MISSING if its path leads nowhere."""
         return or_default(name, run.find(path_of(name), job))
 
 

@@ -295,7 +295,6 @@ class MemoryStore:
         return found
 
     def _run_of_lease(self, lease: Lease) -> _Run:
-        """The run of a lease; raises LeaseHeld if the caller has lost it."""
         kept = self._run_of(lease.run)
         leases.check_holder(lease.run, kept.lease, lease.token)
         return kept

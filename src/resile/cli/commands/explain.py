@@ -236,7 +236,6 @@ def _outcome_of(group: ItemGroup) -> str:
 
 
 def _list(names: Names) -> str:
-    """The first names, and how many more there are."""
     first = names.first[:NAMES_SHOWN_MAX]
     hidden = names.count - len(first)
     return ", ".join(escape(name) for name in first) + (f" and {hidden} more" if hidden else "")

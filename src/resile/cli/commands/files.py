@@ -22,7 +22,6 @@ def check(call: Call) -> int:
 
 
 def _check_lines(document: CheckReport, page: Page) -> Iterator[str]:
-    """The findings of each file, and its result in one line."""
     for file in document.files:
         yield from findings(file.diagnostics, page)
         yield _verdict(file, page)

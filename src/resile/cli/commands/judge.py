@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from resile.cli.display.output import (
-    Page,
-    answer,
-    clock,
-    command_lines,
-    duration,
-    escape,
-    moment,
-    plural,
-    say,
-    shell_quote,
-    short_rule,
-    size_bytes,
-)
+from resile.cli.display import output
 from resile.cli.parse import Call, refusal
 from resile.commands.documents.answers import JudgementResult, ParkedFailure, ParkedFailures
 from resile.commands.judge import Judgement
@@ -30,47 +17,47 @@ _ONLY_WITH = {"output": "skip", "memory": "retry-with", "runtime": "retry-with"}
 
 def list_parked(call: Call) -> int:
     """List the parked failures."""
-    return answer(call, call.client.parked_failures(call.run), _parked_lines)
+    return output.answer(call, call.client.parked_failures(call.run), _parked_lines)
 
 
-def _parked_lines(document: ParkedFailures, page: Page) -> Iterator[str]:
+def _parked_lines(document: ParkedFailures, page: output.Page) -> Iterator[str]:
     """Every parked failure, with the commands that judge it."""
-    run, found = f"run {document.run} {escape(document.workflow)}", document.failures
+    run, found = f"run {document.run} {output.escape(document.workflow)}", document.failures
     if not found:
         yield f"{run} is {document.status}; nothing is parked"
         return
-    yield f"{run}: {plural(len(found), 'parked failure')}"
+    yield f"{run}: {output.plural(len(found), 'parked failure')}"
     names = [failure.step for failure in found]
     for failure in found:
         is_clear = names.count(failure.step) == 1 and not failure.step.isdigit()
-        judge = f"judge {document.run} {shell_quote(failure.step if is_clear else str(failure.job))}"
+        judge = f"judge {document.run} {output.shell_quote(failure.step if is_clear else str(failure.job))}"
         ways = (
             (page.command(f"{judge} retry"), "run it again"),
             (page.command(f"{judge} retry-with --memory 8g"), "with more memory, or --runtime"),
             (page.command(f"{judge} skip"), "go on without it"),
             (page.command(f"{judge} fail"), "let it fail"),
         )
-        yield from ("", *_failure(failure, page), "", *command_lines(ways))
+        yield from ("", *_failure(failure, page), "", *output.command_lines(ways))
 
 
-def _failure(failure: ParkedFailure, page: Page) -> list[str]:
+def _failure(failure: ParkedFailure, page: output.Page) -> list[str]:
     """One parked failure: its message, its output, every attempt."""
-    where = "" if failure.scope == "root" else f" in {escape(failure.scope)}"
-    head = f"{page.paint('bold', escape(failure.step))}{where}, job {failure.job}"
+    where = "" if failure.scope == "root" else f" in {output.escape(failure.scope)}"
+    head = f"{page.paint('bold', output.escape(failure.step))}{where}, job {failure.job}"
     rows = [
         [
             f"attempt {tried.attempt}",
-            escape(tried.message),
-            clock(moment(tried.started_at)),
-            duration(tried.wall_seconds),
-            size_bytes(tried.rss_bytes_max),
+            output.escape(tried.message),
+            output.clock(output.moment(tried.started_at)),
+            output.duration(tried.wall_seconds),
+            output.size_bytes(tried.rss_bytes_max),
         ]
         for tried in failure.history[-HISTORY_MAX:]
     ]
     return [
-        f"{head}: {page.paint('red', failure.kind)} after {plural(failure.attempts, 'attempt')}",
-        page.fit(f"  {escape(failure.message)}"),
-        page.fit(f"  parked by {escape(short_rule(failure.rule))}"),
+        f"{head}: {page.paint('red', failure.kind)} after {output.plural(failure.attempts, 'attempt')}",
+        page.fit(f"  {output.escape(failure.message)}"),
+        page.fit(f"  parked by {output.escape(output.short_rule(failure.rule))}"),
         *page.tail(failure.stdout, "stdout"),
         *page.tail(failure.stderr, "stderr"),
         *page.table(rows, indent="  "),
@@ -82,16 +69,16 @@ def judge(call: Call) -> int:
     result = call.client.judge(call.run, call.word("JOB"), _judgement(call))
     if call.flag("resume") and not result.driven:
         return _resume(call, result)
-    return answer(call, result, _result_lines)
+    return output.answer(call, result, _result_lines)
 
 
-def _result_lines(result: JudgementResult, page: Page) -> Iterator[str]:
+def _result_lines(result: JudgementResult, page: output.Page) -> Iterator[str]:
     go_on = page.command(f"resume {result.run}")
     yield f"{_result_text(result)}; {'its engine' if result.driven else f'`{go_on}`'} goes on"
 
 
 def _result_text(result: JudgementResult) -> str:
-    return f"run {result.run}: {escape(result.step)} (job {result.job}) is judged {result.verdict}"
+    return f"run {result.run}: {output.escape(result.step)} (job {result.job}) is judged {result.verdict}"
 
 
 def _resume(call: Call, result: JudgementResult) -> int:
@@ -100,7 +87,7 @@ def _resume(call: Call, result: JudgementResult) -> int:
     from resile.commands.run import ResourceLimits
 
     if not call.json:
-        say(_result_text(result))
+        output.say(_result_text(result))
     limits = ResourceLimits(max_parallel=call.whole("max-parallel"))
     return drive_run(call, lambda watch: call.client.resume(call.run, limits, watch))
 

@@ -6,19 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from resile.cli.display.output import (
-    Page,
-    answer,
-    day,
-    duration,
-    encode,
-    escape,
-    moment,
-    print_document,
-    scoped_name,
-    write_bytes,
-    write_text,
-)
+from resile.cli.display import output
 from resile.cli.parse import Call, nearest, refusal
 from resile.commands.documents.answers import LogList, LogText
 from resile.commands.documents.runs import Event, RunDocument, RunList
@@ -33,18 +21,18 @@ _STREAMS = {"out": "stdout", "err": "stderr"}
 def status(call: Call) -> int:
     """List the runs, or show one."""
     if call.text("RUN") is None:
-        return answer(call, call.client.runs(), _run_lines)
+        return output.answer(call, call.client.runs(), _run_lines)
 
-    def lines_of(document: RunDocument, page: Page) -> list[str]:
+    def lines_of(document: RunDocument, page: output.Page) -> list[str]:
         """The summary of the run, and the table of its jobs."""
         from resile.cli.display.summary import jobs, last_messages, summary
 
         return [*summary(document, last_messages(document, call.client), page), "", *jobs(document, page)]
 
-    return answer(call, call.client.status(call.run), lines_of)
+    return output.answer(call, call.client.status(call.run), lines_of)
 
 
-def _run_lines(document: RunList, page: Page) -> list[str]:
+def _run_lines(document: RunList, page: output.Page) -> list[str]:
     """The list of runs as a table."""
     if not document.runs:
         return ["no runs; `resile run FILE` makes one"]
@@ -52,9 +40,9 @@ def _run_lines(document: RunList, page: Page) -> list[str]:
         [
             str(run.run),
             run.status,
-            escape(run.workflow),
-            day(run.started_at),
-            duration(moment(run.ended_at) - moment(run.started_at)) if run.ended_at else "",
+            output.escape(run.workflow),
+            output.day(run.started_at),
+            output.duration(output.moment(run.ended_at) - output.moment(run.started_at)) if run.ended_at else "",
             f"{run.steps.completed}/{run.steps.total}",
             f"{run.steps.failed} failed" if run.steps.failed else "",
         ]
@@ -68,7 +56,7 @@ def logs(call: Call) -> int:
     folder = call.text("export")
     if folder is not None:
         written = call.client.export_logs(call.run, folder)
-        return answer(call, written, lambda found, _: [f"{found.files} files in {folder}"])
+        return output.answer(call, written, lambda found, _: [f"{found.files} files in {folder}"])
     if call.json and call.flag("follow"):
         raise refusal("--json prints one document, so it can't be combined with --follow")
     step, attempt = call.text("STEP"), call.whole("attempt")
@@ -77,10 +65,10 @@ def logs(call: Call) -> int:
         stream = "out" if call.flag("stdout") else "err"
     parts = call.client.logs(call.run, step, attempt, stream, follow=call.flag("follow"))
     if call.json:
-        print_document(LogList(run=call.run, logs=_join(parts)))
+        output.print_document(LogList(run=call.run, logs=_join(parts)))
     else:
         alone = step is not None and attempt is not None and stream != "both"
-        _print_parts(parts, Page(call.color, sys.stdout), alone)
+        _print_parts(parts, output.Page(call.color, sys.stdout), alone)
     return 0
 
 
@@ -95,18 +83,18 @@ def _join(parts: Iterator[LogPart]) -> list[LogText]:
     ]
 
 
-def _print_parts(parts: Iterator[LogPart], page: Page, alone: bool) -> None:
+def _print_parts(parts: Iterator[LogPart], page: output.Page, alone: bool) -> None:
     """Print the raw bytes, with a heading whenever step, attempt or stream changes."""
     last = None
     ended = True
     for part in parts:
         source = (part.job, part.attempt, part.stream)
         if source != last and not alone:
-            heading = f"==> {escape(part.step)}, attempt {part.attempt}, {_STREAMS[part.stream]} <=="
-            write_text(("" if ended else "\n") + page.paint("dim", heading) + "\n")
+            heading = f"==> {output.escape(part.step)}, attempt {part.attempt}, {_STREAMS[part.stream]} <=="
+            output.write_text(("" if ended else "\n") + page.paint("dim", heading) + "\n")
         last = source
         ended = part.data.endswith(b"\n")
-        write_bytes(part.data)
+        output.write_bytes(part.data)
 
 
 def events_list(call: Call) -> int:
@@ -139,8 +127,8 @@ def _print_events(call: Call, events: Iterator[Event]) -> int:
 
     for event in events:
         if call.json:
-            write_bytes(encode(event) + b"\n")
+            output.write_bytes(output.encode(event) + b"\n")
             continue
-        who = (scoped_name(event.scope or "", event.step or ""), event.attempt or 0)
-        write_text(event_line(event.seq, moment(event.at), event.type, *who, event.data) + "\n")
+        who = (output.scoped_name(event.scope or "", event.step or ""), event.attempt or 0)
+        output.write_text(event_line(event.seq, output.moment(event.at), event.type, *who, event.data) + "\n")
     return 0

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from resile.cli.display import output
 from resile.cli.display.lines import Lines
-from resile.cli.display.output import (
-    Page,
-    answer,
-    delay,
-    duration,
-    escape,
-    fit,
-    say,
-    scoped_name,
-    stdout_reserved_for_json,
-)
 from resile.cli.display.summary import route_lines
 from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher, Tally
 from resile.cli.parse import Call, refusal
@@ -45,7 +35,7 @@ class _Course(Lines):
 
     def begin(self, _run: int, state: State, tally: Tally) -> None:
         """Print the supposed failure."""
-        say(self._headline)
+        output.say(self._headline)
         self.look_at(state, tally)
 
 
@@ -63,15 +53,15 @@ def rehearse(call: Call) -> int:
     if given is None:
         raise refusal("`resile rehearse` needs --fail", f"resile rehearse {path} {step} --fail exit:1")
     failure = command.parse_failure(given, call.word("message"))
-    headline = f"{escape(step)} of {escape(path)}, supposed to fail: {escape(failure.message)}"
+    headline = f"{output.escape(step)} of {output.escape(path)}, supposed to fail: {output.escape(failure.message)}"
     display: Display = _Silence() if call.json else _Course(headline, every_event=call.flag("debug"))
-    with stdout_reserved_for_json(call.json), ProgressWatcher(display) as watch:
+    with output.stdout_reserved_for_json(call.json), ProgressWatcher(display) as watch:
         document = command.rehearse(path, step, failure, call.texts("input"), watch)
-    answer(call, document, _lines)
+    output.answer(call, document, _lines)
     return document.exit_code
 
 
-def _lines(document: Rehearsal, page: Page) -> Iterator[str]:
+def _lines(document: Rehearsal, page: output.Page) -> Iterator[str]:
     """The routes, the output of repairs, and the verdict."""
     if document.routes:
         yield from (page.paint("bold", "Routes"), *route_lines(document.routes, page), "")
@@ -81,15 +71,15 @@ def _lines(document: Rehearsal, page: Page) -> Iterator[str]:
             yield from _repair(repair, page)
         yield ""
     verdict = document.verdict
-    yield page.paint("bold", verdict) + fit(f": {_meaning(document)}", page.columns - len(verdict))
+    yield page.paint("bold", verdict) + output.fit(f": {_meaning(document)}", page.columns - len(verdict))
 
 
-def _repair(repair: RepairAttempt, page: Page) -> Iterator[str]:
+def _repair(repair: RepairAttempt, page: output.Page) -> Iterator[str]:
     """One attempt that the rehearsal really ran."""
-    name = escape(scoped_name(repair.scope, repair.step))
+    name = output.escape(output.scoped_name(repair.scope, repair.step))
     number = f", attempt {repair.attempt}" if repair.attempt > 1 else ""
-    how = escape(repair.message) or "completed"
-    yield page.fit(f"  {name}{number}: {how} in {duration(repair.seconds)}")
+    how = output.escape(repair.message) or "completed"
+    yield page.fit(f"  {name}{number}: {how} in {output.duration(repair.seconds)}")
     yield from page.tail(repair.stdout, "stdout", indent="  ")
     yield from page.tail(repair.stderr, "stderr", indent="  ")
 
@@ -99,9 +89,9 @@ def _meaning(document: Rehearsal) -> str:
     match document.verdict:
         case "retry":
             wait = document.delay_seconds
-            return f"the step would be run again {f'in {delay(wait)}' if wait else 'at once'}"
+            return f"the step would be run again {f'in {output.delay(wait)}' if wait else 'at once'}"
         case "goto":
             targets = [route.target for route in document.routes if route.action == "goto"]
-            return f"the run would go on from {escape(targets[-1] or '')}"
+            return f"the run would go on from {output.escape(targets[-1] or '')}"
         case known:
             return _MEANINGS[known]

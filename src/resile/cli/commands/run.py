@@ -6,16 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from resile.cli.display.output import (
-    Page,
-    abandon_stdout,
-    answer,
-    command_hint,
-    is_terminal,
-    plural,
-    say,
-    stdout_reserved_for_json,
-)
+from resile.cli.display import output
 from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher
 from resile.cli.parse import Call
 from resile.commands.load import CompileOptions
@@ -69,7 +60,7 @@ def drive_run(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
     if finished is None:
         return EXIT_CODES["interrupted"]
 
-    def lines_of(document: RunDocument, page: Page) -> list[str]:
+    def lines_of(document: RunDocument, page: output.Page) -> list[str]:
         """The summary; of a run that did not begin here, earlier engines may have seen some of the failures."""
         from resile.cli.display.summary import last_messages, summary
 
@@ -77,12 +68,12 @@ def drive_run(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
         return summary(document, earlier | messages, page)
 
     try:
-        answer(call, finished.document, lines_of)
+        output.answer(call, finished.document, lines_of)
     except OSError as error:
         # The summary is lost, but the exit code still tells how the run ended.
-        abandon_stdout()
+        output.abandon_stdout()
         if not isinstance(error, BrokenPipeError):
-            say(f"resile: the summary could not be written: {error.strerror}")
+            output.say(f"resile: the summary could not be written: {error.strerror}")
     return finished.exit_code
 
 
@@ -96,7 +87,7 @@ def drive(
     """
     with ProgressWatcher(_display_for(call), _say_debug if call.flag("debug") else None) as watch:
         try:
-            with stdout_reserved_for_json(call.json):
+            with output.stdout_reserved_for_json(call.json):
                 return act(watch), watch.messages
         except (ResileError, OSError) as error:
             if not watch.run:
@@ -104,8 +95,8 @@ def drive(
             from resile.cli.display.problems import report
 
             report(error, json=call.json, debug=call.flag("debug"))
-            command = command_hint(go_on.format(run=watch.run), call.db)
-            say(f"  {what.format(run=watch.run)} is interrupted; `{command}` goes on")
+            command = output.command_hint(go_on.format(run=watch.run), call.db)
+            output.say(f"  {what.format(run=watch.run)} is interrupted; `{command}` goes on")
             return None, watch.messages
         finally:
             if call.launcher is not None:
@@ -117,27 +108,27 @@ def _display_for(call: Call) -> Display:
     """The display for this call: JSON for programs, lines for files, a live view for people."""
     if call.json:
         return JsonDisplay()
-    if call.flag("debug") or not is_terminal(sys.stderr):
+    if call.flag("debug") or not output.is_terminal(sys.stderr):
         from resile.cli.display.lines import Lines
 
         return Lines(every_event=call.flag("debug"))
     from resile.cli.display.live import Live
 
-    return Live(color=Page(call.color, sys.stderr).is_colored)
+    return Live(color=output.Page(call.color, sys.stderr).is_colored)
 
 
 def _say_debug(text: str) -> None:
-    say(f"debug: {text}")
+    output.say(f"debug: {text}")
 
 
 def cancel(call: Call) -> int:
     """Cancel a run through its engine; if no engine drives it, end it here."""
-    with stdout_reserved_for_json(call.json), ProgressWatcher(_display_for(call)) as watch:
+    with output.stdout_reserved_for_json(call.json), ProgressWatcher(_display_for(call)) as watch:
         result = call.client.cancel(call.run, call.word("reason"), watch)
-    return answer(call, result, _cancel_lines)
+    return output.answer(call, result, _cancel_lines)
 
 
-def _cancel_lines(result: CancelResult, page: Page) -> Iterator[str]:
+def _cancel_lines(result: CancelResult, page: output.Page) -> Iterator[str]:
     """The status of the run, or that its engine was asked."""
     if result.requested:
         follow = page.command(f"events follow {result.run}")
@@ -148,12 +139,12 @@ def _cancel_lines(result: CancelResult, page: Page) -> Iterator[str]:
 
 def reset(call: Call) -> int:
     """Reset steps, so that they run again."""
-    return answer(call, call.client.reset(call.run, failed_only=call.flag("failed-only")), _reset_lines)
+    return output.answer(call, call.client.reset(call.run, failed_only=call.flag("failed-only")), _reset_lines)
 
 
-def _reset_lines(result: ResetResult, page: Page) -> Iterator[str]:
+def _reset_lines(result: ResetResult, page: output.Page) -> Iterator[str]:
     go_on = page.command(f"resume {result.run}")
-    yield f"run {result.run}: {plural(result.reset, 'step')} reset; `{go_on}` runs them"
+    yield f"run {result.run}: {output.plural(result.reset, 'step')} reset; `{go_on}` runs them"
 
 
 def _limits(call: Call) -> ResourceLimits:

@@ -131,7 +131,6 @@ class Live(Display):
             screen.update(picture(), refresh=True)
 
     def _print_reports(self, console: Console) -> None:
-        """Print the reports of maps above the picture, where they stay."""
         while self._reports:
             console.print(self._reports.popleft(), style="red", markup=False)
 

@@ -11,20 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import structs
 
+from resile.cli.display import output
 from resile.cli.display.maps import in_item, outcome, patterns
-from resile.cli.display.output import (
-    Page,
-    clock,
-    command_lines,
-    duration,
-    escape,
-    fit,
-    moment,
-    plural,
-    scoped_name,
-    shell_quote,
-    short_rule,
-)
 from resile.commands.documents.runs import Route, RunDocument, RunJob
 
 if TYPE_CHECKING:
@@ -38,7 +26,7 @@ NAME_COLUMNS_MIN = 8
 _Placed = TypeVar("_Placed", RunJob, Route)
 
 
-def summary(document: RunDocument, messages: dict[int, str], page: Page) -> list[str]:
+def summary(document: RunDocument, messages: dict[int, str], page: output.Page) -> list[str]:
     """The lines that `resile run` prints at the end; `messages` has the last message of each failed job."""
     maps = [[outcome(name, numbers), *patterns(numbers, page)] for name, numbers in document.maps.items()]
     lines = [
@@ -49,7 +37,7 @@ def summary(document: RunDocument, messages: dict[int, str], page: Page) -> list
         *_failed_steps("Parked", "pending_failed", document, messages, page),
     ]
     commands = list(_next_commands(document, page))
-    return [*lines, "", page.paint("bold", "Next"), *command_lines(commands)] if commands else lines
+    return [*lines, "", page.paint("bold", "Next"), *output.command_lines(commands)] if commands else lines
 
 
 def last_messages(document: RunDocument, client: Client) -> dict[int, str]:
@@ -61,23 +49,23 @@ def last_messages(document: RunDocument, client: Client) -> dict[int, str]:
     return {event.job or 0: event.data["message"] for event in events if event.data.get("message")}
 
 
-def _headline(document: RunDocument, page: Page) -> list[str]:
+def _headline(document: RunDocument, page: output.Page) -> list[str]:
     """The verdict, the duration, and the counts; a long name is cut."""
     status = document.status
     counts = structs.asdict(document.steps)
     total = counts.pop("total")
     words = [page.status(word, f"{count} {word}") for word, count in counts.items() if count]
     run = f"run {document.run}"
-    took = f"{'for' if status == 'running' else 'after'} {duration(document.duration_seconds)}"
+    took = f"{'for' if status == 'running' else 'after'} {output.duration(document.duration_seconds)}"
     room = page.columns - len(f"{run}  {status} {took}")
-    name = fit(escape(document.workflow), max(room, NAME_COLUMNS_MIN))
+    name = output.fit(output.escape(document.workflow), max(room, NAME_COLUMNS_MIN))
     return [
         f"{run} {name} {page.paint('bold', page.status(status))} {took}",
-        plural(total, "step") + (": " + ", ".join(words) if words else ""),
+        output.plural(total, "step") + (": " + ", ".join(words) if words else ""),
     ]
 
 
-def jobs(document: RunDocument, page: Page) -> list[str]:
+def jobs(document: RunDocument, page: output.Page) -> list[str]:
     """The jobs as a table: all of them in a small run, those that did not complete in a large one."""
     listed = document.jobs
     if len(listed) > JOBS_SHOWN_MAX:
@@ -86,17 +74,17 @@ def jobs(document: RunDocument, page: Page) -> list[str]:
     hidden = len(document.jobs) - len(listed)
     rows = [
         [
-            escape(scoped_name(job.scope, job.step)),
+            output.escape(output.scoped_name(job.scope, job.step)),
             job.status,
             str(job.attempts) if job.attempts else "",
             "" if job.exit_code is None else str(job.exit_code),
-            duration(job.seconds) if job.attempts else "",
+            output.duration(job.seconds) if job.attempts else "",
             _remark(job),
         ]
         for job in listed
     ]
     lines = page.table(rows, ["STEP", "STATUS", "TRIES", "EXIT", "TIME", ""]) if rows else []
-    return [*lines, f"and {plural(hidden, 'more job')}; --json lists all"] if hidden else lines
+    return [*lines, f"and {output.plural(hidden, 'more job')}; --json lists all"] if hidden else lines
 
 
 def _first_items(found: Sequence[_Placed]) -> list[_Placed]:
@@ -114,11 +102,11 @@ def _first_items(found: Sequence[_Placed]) -> list[_Placed]:
 def _remark(job: RunJob) -> str:
     """A remark about a job: its cause, or that it was tolerated or recovered."""
     if job.cause:
-        return f"{escape(job.cause.step)} is {job.cause.status}"
+        return f"{output.escape(job.cause.step)} is {job.cause.status}"
     return "tolerated" if job.tolerated else "recovered" if job.recovered else ""
 
 
-def _routes(document: RunDocument, page: Page) -> list[str]:
+def _routes(document: RunDocument, page: output.Page) -> list[str]:
     """The routes that were taken, under a heading; only some of those in items."""
     if not document.routes:
         return []
@@ -128,15 +116,15 @@ def _routes(document: RunDocument, page: Page) -> list[str]:
     return ["", page.paint("bold", "Routes"), *route_lines(shown, page), *more]
 
 
-def route_lines(routes: list[Route], page: Page) -> list[str]:
+def route_lines(routes: list[Route], page: output.Page) -> list[str]:
     """One line for each route: when, the action, the step and attempt, and the rule or the judge's reason."""
     rows = [
         [
-            clock(moment(route.at)),
+            output.clock(output.moment(route.at)),
             _way(route),
-            escape(scoped_name(route.scope, route.step)),
+            output.escape(output.scoped_name(route.scope, route.step)),
             f"attempt {route.attempt}",
-            escape(route.rule.text if route.trigger == "judge" else short_rule(route.rule)),
+            output.escape(route.rule.text if route.trigger == "judge" else output.short_rule(route.rule)),
         ]
         for route in routes
     ]
@@ -146,12 +134,12 @@ def route_lines(routes: list[Route], page: Page) -> list[str]:
 def _way(route: Route) -> str:
     """The action of a route: `retry`, `goto setup`, `run lint-fix`, `judge skip`."""
     who = "judge " if route.trigger == "judge" else ""
-    target = f" {escape(route.target)}" if route.target else ""
+    target = f" {output.escape(route.target)}" if route.target else ""
     return f"{who}{route.action}{target}"
 
 
 def _failed_steps(
-    heading: str, status: str, document: RunDocument, messages: dict[int, str], page: Page
+    heading: str, status: str, document: RunDocument, messages: dict[int, str], page: output.Page
 ) -> Iterator[str]:
     """The steps with this status, each with its last message."""
     # A later visit of the same step (a retried item or child) has the current status.
@@ -164,16 +152,16 @@ def _failed_steps(
     shown = sorted(_first_items(failed), key=lambda job: in_item(job.scope))[:FAILED_SHOWN_MAX]
     for job in shown:
         how = [] if job.exit_code is None else [f"exit code {job.exit_code}"]
-        how.append(plural(job.attempts, "attempt"))
+        how.append(output.plural(job.attempts, "attempt"))
         how += ["tolerated"] if job.tolerated else []
-        yield f"  {page.paint('red', escape(scoped_name(job.scope, job.step)))}: {', '.join(how)}"
-        if message := escape(messages.get(job.id, "")):
+        yield f"  {page.paint('red', output.escape(output.scoped_name(job.scope, job.step)))}: {', '.join(how)}"
+        if message := output.escape(messages.get(job.id, "")):
             yield page.fit(f"    {message}")
     if len(failed) > len(shown):
         yield f"  and {len(failed) - len(shown)} more"
 
 
-def _next_commands(document: RunDocument, page: Page) -> Iterator[tuple[str, str]]:
+def _next_commands(document: RunDocument, page: output.Page) -> Iterator[tuple[str, str]]:
     """Useful next commands, each with a remark."""
     run, status = document.run, document.status
     if status == "failed":
@@ -182,7 +170,7 @@ def _next_commands(document: RunDocument, page: Page) -> Iterator[tuple[str, str
         culprit = next((job for job in failed if job.scope == "root"), None)
         # Without an exit code there was no process, and no output.
         if culprit is not None and culprit.exit_code is not None:
-            yield page.command(f"logs {run} {shell_quote(culprit.step)}"), "what it printed"
+            yield page.command(f"logs {run} {output.shell_quote(culprit.step)}"), "what it printed"
     if status in ("failed", "canceled"):
         yield page.command(f"rerun {run} --failed-only"), "run again what did not complete"
     if status == "parked" or (status in ("interrupted", "running") and document.steps.parked):
@@ -190,7 +178,7 @@ def _next_commands(document: RunDocument, page: Page) -> Iterator[tuple[str, str
         parked = [job for job in document.jobs if job.status == "pending_failed"]
         first = parked[0]
         alike = sum(job.step == first.step for job in parked) > 1 or first.step.isdigit()
-        job = str(first.id) if alike else shell_quote(first.step)
+        job = str(first.id) if alike else output.shell_quote(first.step)
         yield page.command(f"parked {run}"), "what waits for judgement (exit code 4)"
         yield page.command(f"judge {run} {job} retry --resume"), "or skip, or fail"
     if status == "interrupted":
@@ -199,14 +187,14 @@ def _next_commands(document: RunDocument, page: Page) -> Iterator[tuple[str, str
     if status == "running":
         yield page.command(f"logs {run} -f"), "follow what its steps print"
     if document.dead_letters:
-        yield page.command(f"dlq list {run}"), plural(document.dead_letters, "dead letter")
+        yield page.command(f"dlq list {run}"), output.plural(document.dead_letters, "dead letter")
         if status in ("completed", "failed", "canceled"):
             named = [name for name, numbers in document.maps.items() if numbers.dead_letters]
             yield from ((command, "run them again") for command in retry_commands(run, named, page))
 
 
-def retry_commands(run: int, maps: list[str], page: Page) -> list[str]:
+def retry_commands(run: int, maps: list[str], page: output.Page) -> list[str]:
     """The commands that retry dead letters: one for each map."""
     if len(maps) < 2:
         return [page.command(f"dlq retry {run}")]
-    return [page.command(f"dlq retry {run} --step {shell_quote(name)}") for name in maps]
+    return [page.command(f"dlq retry {run} --step {output.shell_quote(name)}") for name in maps]

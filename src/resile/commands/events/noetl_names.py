@@ -262,5 +262,4 @@ def _close_playbook(event: Event) -> Iterator[Event]:
 
 
 def _rename(event: Event, kind: str, status: str, data: dict[str, Any]) -> Event:
-    """A copy of an event with another type, status and data."""
     return structs.replace(event, type=kind, status=status, data=data)

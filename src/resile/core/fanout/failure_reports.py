@@ -85,5 +85,4 @@ def uncount(fan: Fan, name: str, item: Item) -> bool:
 
 
 def _type_of(failure: ItemFailure) -> str:
-    """The type of a failure; for an exit, with its code."""
     return f"exit:{failure.exit_code}" if failure.kind == Kind.EXIT and failure.exit_code is not None else failure.kind

@@ -139,7 +139,6 @@ def _count_for_breaker(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPoli
 
 
 def _unstarted_items(state: State, fan: Fan) -> list[Scope]:
-    """The open items without a reserved attempt."""
     scopes = [state.scopes[number] for number in fan.active.values()]
     return [scope for scope in scopes if all(found.status in _NOT_BEGUN for found in state.jobs_in(scope))]
 

@@ -49,5 +49,4 @@ def _occurs(pattern: str, failure: Failure) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compile(pattern: str) -> re.Pattern[str]:
-    """Compile a rule's pattern, once."""
     return re.compile(pattern, re.MULTILINE)

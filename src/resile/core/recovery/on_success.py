@@ -68,7 +68,6 @@ def _jump_or_succeed(reaction: Reaction, job: Job) -> None:
 
 
 def _jump(reaction: Reaction, job: Job, target: str, cost: int) -> None:
-    """Go back to an ancestor after a success."""
     if spend(reaction, job, cost, "on_success", "goto"):
         reaction.note_route(job, "on_success", "goto", target, "on_success goto")
         jump(reaction, job, target)

@@ -105,7 +105,6 @@ def skip_unreached(reaction: Reaction, scope: Scope, status: Status) -> None:
 
 
 def _chosen_arcs(step: Step, answers: tuple[bool, ...]) -> list[str]:
-    """The target steps of the arcs that are taken."""
     chosen = [arc.step for arc, holds in zip(step.arcs, answers, strict=True) if holds]
     return chosen[:1] if step.arcs_mode == "first" else chosen
 

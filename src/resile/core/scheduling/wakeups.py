@@ -68,7 +68,6 @@ def _go_on_with_repair(reaction: Reaction, scope: Scope) -> None:
 
 
 def _call_next_or_finish(reaction: Reaction, job: Job) -> None:
-    """Run the next step that a repair calls, or end the repair."""
     problem = call_next(reaction, job) if job.calls else ""
     if problem is not None:
         _finish_repair(reaction, job, problem)

@@ -53,7 +53,6 @@ class _Reader(Scanner):
         return root
 
     def _skip(self) -> None:
-        """Skip blanks and comments."""
         self.take(_SPACE)
         if self.text.startswith("/*", self.at):
             self.refuse("this comment does not end")

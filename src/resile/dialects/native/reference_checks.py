@@ -195,7 +195,6 @@ class _ReferenceChecker:
         return text.in_repair or text.owner in self.scope.called
 
     def _map_step(self) -> StepDraft | None:
-        """The fan-out that `${map.…}` refers to: the step called `map`."""
         draft = self.drafts.get("map")
         return draft if draft is not None and _fans_out(draft) else None
 
@@ -217,13 +216,11 @@ class _ReferenceChecker:
         return Mark(line, column)
 
     def _error(self, ref: _Reference, message: str, hint: str = "") -> None:
-        """Report a reference that is certainly wrong."""
         place = None if self.report.full else self._place_of_name(ref.text, ref.name, ref.offset)
         if place is None or self._is_new(place, message):
             self.report.error("unknown-variable", f"`${{{shorten(ref.name)}}}`: {message}", place, hint=hint)
 
     def _warning(self, code: str, ref: _Reference, message: str, hint: str = "") -> None:
-        """Warn of a reference that is probably wrong."""
         place = self._place_of_name(ref.text, ref.name, ref.offset)
         if self._is_new(place, message):
             self.report.warning(code, f"`${{{shorten(ref.name)}}}`: {message}", place, hint=hint)

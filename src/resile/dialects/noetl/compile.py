@@ -249,7 +249,6 @@ def _find_entry_step(reading: NoetlReading, about: dict[str, Any], node: Node | 
 
 
 def _working_step_of(step: StepPart) -> StepPart:
-    """The step that runs the tool: the inner step if there is a loop."""
     return next(iter(step["map"]["steps"].values())) if "map" in step else step
 
 

@@ -22,14 +22,7 @@ from resile.dialects.noetl.tools.tool import Tool, keys_of_step, merge_tools, re
 from resile.dialects.noetl.values import NoetlReading, data
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.errors import shorten
-from resile.languages.jinja.templates import (
-    condition_text,
-    expression_of,
-    is_template,
-    names_in,
-    problem,
-    text_expression,
-)
+from resile.languages.jinja import templates
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _DIRECTION = re.compile(r"\s+(asc|desc)$", re.IGNORECASE)
@@ -82,7 +75,7 @@ def _build_source(reading: NoetlReading, fields: dict[str, Any], node: Mapping) 
     if not whole:
         return None
     if not shaped and values is None:
-        return {"input": {"template": condition_text(whole)}, "max_items": limit}
+        return {"input": {"template": templates.condition_text(whole)}, "max_items": limit}
     text = _build_template(reading, whole, fields, node)
     return {"input": {"template": text}, "max_items": None if "chunk" in fields else limit} if text else None
 
@@ -94,7 +87,7 @@ def _read_list_text(reading: NoetlReading, node: Node, values: Any) -> str:
     if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.text.strip():
         reading.report.error("type", "the items of a loop are a list, or a template that comes to one", node)
         return ""
-    reason = problem(condition_text(node.text))
+    reason = templates.problem(templates.condition_text(node.text))
     if reason:
         reading.report.error("template", f"this is no template that can be rendered: {reason}", node)
     return "" if reason else node.text
@@ -102,7 +95,7 @@ def _read_list_text(reading: NoetlReading, node: Node, values: Any) -> str:
 
 def _build_template(reading: NoetlReading, whole: str, fields: dict[str, Any], node: Mapping) -> str:
     """Build the template that selects, orders and groups the items; empty after a report."""
-    text, item = expression_of(whole), fields["iterator"]
+    text, item = templates.expression_of(whole), fields["iterator"]
     if not text:
         hint = "write it as one `{{ … }}`"
         reading.report.error("template", "what is chosen from must be one expression", fields["in"], hint=hint)
@@ -116,8 +109,8 @@ def _build_template(reading: NoetlReading, whole: str, fields: dict[str, Any], n
         key = _DIRECTION.sub("", fields["order_by"]).strip()
         if _FIELD.fullmatch(key) and key.partition(".")[0] != item:
             key = f"{item}.{key}"
-        key = condition_text(key)
-        if problem(key):
+        key = templates.condition_text(key)
+        if templates.problem(key):
             where = node.entries["order_by"][1]
             reading.report.error("template", f"`{shorten(fields['order_by'])}` is nothing to order by", where)
             return ""
@@ -131,13 +124,13 @@ def _build_template(reading: NoetlReading, whole: str, fields: dict[str, Any], n
 
 def _arguments_for(text: str, item: str) -> str:
     """List the other names in a text as arguments for the filter that renders it for each item."""
-    return "".join(f", {name}={name}" for name in sorted(names_in(condition_text(text)) - {item}))
+    return "".join(f", {name}={name}" for name in sorted(templates.names_in(templates.condition_text(text)) - {item}))
 
 
 def _expression_for(value: Any) -> str:
     """Write data whose texts may be templates as one expression."""
     if isinstance(value, str):
-        return text_expression(value) if is_template(value) else repr(value)
+        return templates.text_expression(value) if templates.is_template(value) else repr(value)
     if isinstance(value, list):
         return f"[{', '.join(_expression_for(item) for item in value)}]"
     if isinstance(value, dict):

@@ -64,7 +64,6 @@ def _capture_names_of(node: Mapping) -> list[str]:
 
 
 def _file_name_for(label: str, name: str) -> str:
-    """The name that captures the path of an output file."""
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in f"file_{label}_{name}")
 
 

@@ -12,18 +12,7 @@ import re
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe, plain
-from resile.dialects.native.nodes import (
-    is_null,
-    items_of,
-    mapping,
-    node_of,
-    put,
-    put_in_step,
-    sequence,
-    text_in,
-    value_of,
-    word,
-)
+from resile.dialects.native import nodes
 from resile.dialects.prodigy.keys import HANDLER, RETRY
 from resile.dialects.prodigy.variables import StepDraft, Translation, Where, add_defaults
 from resile.dialects.reading.key_tables import read_mapping
@@ -54,13 +43,13 @@ def add_failure_keys(step: StepDraft, allowed: Scalar | None) -> None:
     if retries is not None:
         _add_retry(t, retries, step.where, out)
     elif "retries" in step.metadata:
-        put(out, "retry", step.metadata["retries"])
+        nodes.put(out, "retry", step.metadata["retries"])
     if allowed is None:
         return
-    if is_null(value_of(out, "on_failure")):
-        put(out, "on_failure", node_of(True, allowed), allowed)
+    if nodes.is_null(nodes.value_of(out, "on_failure")):
+        nodes.put(out, "on_failure", nodes.node_of(True, allowed), allowed)
     elif "fail_workflow" not in out.entries:
-        put(out, "fail_workflow", node_of(False, allowed), allowed)
+        nodes.put(out, "fail_workflow", nodes.node_of(False, allowed), allowed)
 
 
 def translate_handler(t: Translation, node: Node, where: Where) -> Node:
@@ -69,23 +58,25 @@ def translate_handler(t: Translation, node: Node, where: Where) -> Node:
         return node
     inner = where.inner("on_failure", in_handler=True)
     if not isinstance(node, Mapping):
-        return sequence(t.translate_steps(items_of(node), inner), node)
+        return nodes.sequence(t.translate_steps(nodes.items_of(node), inner), node)
     own = {key: entry for key, entry in node.entries.items() if key in HANDLER.keys}
     rest = {key: entry for key, entry in node.entries.items() if key not in HANDLER.keys}
     fields = read_mapping(t, Mapping(own, node.line, node.column), HANDLER)
     out = Mapping({key: entry for key, entry in own.items() if key != "commands"}, node.line, node.column)
     if "commands" in fields:
         shared = {key: entry for key, entry in rest.items() if key not in ("shell", "claude")}
-        commands = items_of(fields["commands"])
+        commands = nodes.items_of(fields["commands"])
         commands = add_defaults([as_mapping(item) for item in commands], shared) if shared else commands
-        put(out, "commands", sequence(t.translate_steps(commands, inner), fields["commands"]), own["commands"][0])
+        nodes.put(
+            out, "commands", nodes.sequence(t.translate_steps(commands, inner), fields["commands"]), own["commands"][0]
+        )
         doubled = next((key for key in rest if key in ("shell", "claude")), "")
         if doubled:
             message = f"`commands` and `{doubled}` both say what the handler runs"
             t.report.error("conflict", message, rest[doubled][0])
     elif rest:
         made = t.translate_steps([Mapping(rest, node.line, node.column)], inner)
-        put(out, "commands", sequence(made, node), next(iter(rest.values()))[0])
+        nodes.put(out, "commands", nodes.sequence(made, node), next(iter(rest.values()))[0])
     return out
 
 
@@ -93,7 +84,7 @@ def as_mapping(item: Node) -> Node:
     """A command that is written as a text, as a step."""
     if not isinstance(item, Scalar):
         return item
-    return mapping(item, {"claude" if item.text.startswith("/") else "shell": item})
+    return nodes.mapping(item, {"claude" if item.text.startswith("/") else "shell": item})
 
 
 def add_exit_codes(step: StepDraft, inner: Where) -> list[Node]:
@@ -105,16 +96,16 @@ def add_exit_codes(step: StepDraft, inner: Where) -> list[Node]:
     if not isinstance(node, Mapping):
         wrong(t, node, "a mapping of exit codes to steps")
         return success
-    others = mapping(node)
+    others = nodes.mapping(node)
     for code, (key, value) in node.entries.items():
         t.report.withdraw(key)
         if code == "0":
-            success += t.translate_steps(items_of(value), inner)
+            success += t.translate_steps(nodes.items_of(value), inner)
         else:
-            made = t.translate_steps(items_of(value), inner.inner("on_failure", in_handler=True))
-            others.entries[code] = (key, sequence(made, value))
+            made = t.translate_steps(nodes.items_of(value), inner.inner("on_failure", in_handler=True))
+            others.entries[code] = (key, nodes.sequence(made, value))
     if others.entries:
-        put_in_step(step.out, "on_exit_code", others, step.key("on_exit_code"))
+        nodes.put_in_step(step.out, "on_exit_code", others, step.key("on_exit_code"))
     return success
 
 
@@ -129,31 +120,36 @@ def _add_retry(t: Translation, node: Node, where: Where, out: Mapping) -> None:
         wrong(t, given or node, "a whole number of attempts from 1 on")
         return
     backoff = _translate_backoff(t, fields, node)
-    limit = node_of(attempts - 1, given or node)
+    limit = nodes.node_of(attempts - 1, given or node)
     if "retry_on" in fields:
         _add_retry_handler(t, fields["retry_on"], limit, backoff, out)
     elif attempts > 1:
-        put(out, "retry", mapping(node, {"max": limit, "backoff": backoff}), node)
+        nodes.put(out, "retry", nodes.mapping(node, {"max": limit, "backoff": backoff}), node)
     _add_last_answer(t, fields, where, out)
 
 
 def _add_last_answer(t: Translation, fields: dict[str, Node], where: Where, out: Mapping) -> None:
     """Add the action for when all attempts are used up."""
     said = fields.get("on_failure")
-    if said is None or text_in(said) == "stop":
+    if said is None or nodes.text_in(said) == "stop":
         return
     if "on_failure" in out.entries:
         t.report.error("conflict", "`on_failure` stands in `retry` and beside it", said, hint="keep one of them")
-    elif text_in(said) == "continue":
-        put(out, "on_failure", node_of(True, said), said)
+    elif nodes.text_in(said) == "continue":
+        nodes.put(out, "on_failure", nodes.node_of(True, said), said)
     else:
-        fallback = value_of(said, "fallback") if isinstance(said, Mapping) else None
-        command = value_of(fallback, "command") if isinstance(fallback, Mapping) else None
+        fallback = nodes.value_of(said, "fallback") if isinstance(said, Mapping) else None
+        command = nodes.value_of(fallback, "command") if isinstance(fallback, Mapping) else None
         if command is None:
             wrong(t, said, "stop, continue, or {fallback: {command: …}}")
             return
         made = t.translate_steps([command], where.inner("on_failure", in_handler=True))
-        put(out, "on_failure", node_of({"strategy": "fallback", "commands": sequence(made, command)}, said), said)
+        nodes.put(
+            out,
+            "on_failure",
+            nodes.node_of({"strategy": "fallback", "commands": nodes.sequence(made, command)}, said),
+            said,
+        )
 
 
 def _translate_backoff(t: Translation, fields: dict[str, Node], node: Mapping) -> Node:
@@ -167,7 +163,7 @@ def _translate_backoff(t: Translation, fields: dict[str, Node], node: Mapping) -
         named = next((key for key in inside if key in _BACKOFFS), "")
         if named:
             place, parts = inside.pop(named)
-            entries["type"] = word(named, place)
+            entries["type"] = nodes.word(named, place)
             inside |= parts.entries if isinstance(parts, Mapping) else {}
         names = {"base": "multiplier", "delay": "initial"}
         entries |= {names.get(key, key): value for key, (_, value) in inside.items()}
@@ -175,23 +171,23 @@ def _translate_backoff(t: Translation, fields: dict[str, Node], node: Mapping) -
         entries["type"] = said
     jitter = fields.get("jitter")
     if jitter is not None and plain(jitter) is True:
-        entries["jitter"] = fields.get("jitter_factor", node_of(JITTER_DEFAULT, jitter))
+        entries["jitter"] = fields.get("jitter_factor", nodes.node_of(JITTER_DEFAULT, jitter))
     elif jitter is not None and plain(jitter) is not False:
         wrong(t, jitter, "true or false")
     elif "jitter_factor" in fields:
         t.report.error("conflict", "`jitter_factor` has no meaning without `jitter: true`", fields["jitter_factor"])
-    return node_of(entries, node)
+    return nodes.node_of(entries, node)
 
 
 def _add_retry_handler(t: Translation, node: Node, limit: Node, backoff: Node, out: Mapping) -> None:
     """Add retries of the failures that `retry_on` lists, as a failure handler for this step."""
     patterns: list[str] = []
-    for item in items_of(node):
-        pattern = value_of(item, "pattern") if isinstance(item, Mapping) else None
-        if pattern is not None and text_in(pattern):
-            patterns.append(text_in(pattern))
-        elif text_in(item) in _SPEAKS_OF:
-            patterns.append(_SPEAKS_OF[text_in(item)])
+    for item in nodes.items_of(node):
+        pattern = nodes.value_of(item, "pattern") if isinstance(item, Mapping) else None
+        if pattern is not None and nodes.text_in(pattern):
+            patterns.append(nodes.text_in(pattern))
+        elif nodes.text_in(item) in _SPEAKS_OF:
+            patterns.append(_SPEAKS_OF[nodes.text_in(item)])
         elif isinstance(item, Scalar) and isinstance(item.value, str):
             patterns.append(re.escape(item.text))
         else:
@@ -201,5 +197,5 @@ def _add_retry_handler(t: Translation, node: Node, limit: Node, backoff: Node, o
         return
     name = f"retry_on_{node.line}_{node.column}"
     text = "(?i)" + "|".join(f"(?:{part})" for part in patterns)
-    t.handlers[name] = node_of({"rules": [{"pattern": text, "max_retries": limit, "backoff": backoff}]}, node)
-    put(out, "failure_handler", word(name, node), node)
+    t.handlers[name] = nodes.node_of({"rules": [{"pattern": text, "max_retries": limit, "backoff": backoff}]}, node)
+    nodes.put(out, "failure_handler", nodes.word(name, node), node)

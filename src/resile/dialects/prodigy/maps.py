@@ -7,19 +7,7 @@ import re
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
-from resile.dialects.native.nodes import (
-    Part,
-    items_of,
-    mapping,
-    mentions,
-    node_of,
-    put,
-    sequence,
-    text_in,
-    value_of,
-    walk,
-    word,
-)
+from resile.dialects.native import nodes
 from resile.dialects.prodigy.expressions import translate_filter
 from resile.dialects.prodigy.keys import FOREACH, MAP, PHASE, TIMEOUTS
 from resile.dialects.prodigy.variables import StepDraft, Translation, Where, add_defaults
@@ -48,7 +36,7 @@ def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None)
     for key in ("input", "agent_template"):
         if key not in node.entries:
             t.report.error("value", f"`map` needs `{key}`", node)
-    step = StepDraft(t, node, fields, where, mapping(node), STEP)
+    step = StepDraft(t, node, fields, where, nodes.mapping(node), STEP)
     if "input" in fields:
         step.put("input", t.rewrite_text(fields["input"], where))
     step.copy("json_path", "distinct", "offset", "max_items")
@@ -56,24 +44,24 @@ def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None)
         step.put("max_items", fields["limit"], "limit")
     _select(step)
     parallel = _read_fixed_number(step, fields.get("max_parallel"))
-    put(step.out, "max_parallel", parallel or node_of(PARALLEL_DEFAULT, node))
+    nodes.put(step.out, "max_parallel", parallel or nodes.node_of(PARALLEL_DEFAULT, node))
     template = fields.get("agent_template")
     items = [] if template is None else read_phase(t, template)
     made = _translate_timed_steps(t, items, _read_timeouts(step), Where(env=where.env, item=STEP))
-    if any(_makes_commit(part) for part in walk(template)):
-        put(step.out, "isolation", word("worktree", node))
+    if any(_makes_commit(part) for part in nodes.walk(template)):
+        nodes.put(step.out, "isolation", nodes.word("worktree", node))
         made[:0] = make_folder_steps(template, node) if made else []
-    put(step.out, "steps", sequence(made, template or node))
+    nodes.put(step.out, "steps", nodes.sequence(made, template or node))
     kept = _policy_of(step, policy)
     if kept is not None:
-        put(step.out, "error_policy", kept)
-    return mapping(node, {"id": word(STEP, node), STEP: step.out})
+        nodes.put(step.out, "error_policy", kept)
+    return nodes.mapping(node, {"id": nodes.word(STEP, node), STEP: step.out})
 
 
 def make_folder_steps(root: Node | None, at: Place) -> list[Node]:
     """Make a step that creates the folder `.prodigy`, as Prodigy does when it starts, if a text names a file in it."""
-    step = node_of({"id": FOLDER, "shell": f"mkdir -p {FOLDER}"}, at)
-    return [step] if mentions(root, f"{FOLDER}/") else []
+    step = nodes.node_of({"id": FOLDER, "shell": f"mkdir -p {FOLDER}"}, at)
+    return [step] if nodes.mentions(root, f"{FOLDER}/") else []
 
 
 def read_phase(t: Translation, node: Node, known: Table = PHASE, what: str = "a phase") -> list[Node]:
@@ -81,13 +69,13 @@ def read_phase(t: Translation, node: Node, known: Table = PHASE, what: str = "a 
     if not isinstance(node, Mapping):
         if not isinstance(node, Sequence):
             wrong(t, node, "a list of steps, or {commands: […]}")
-        return items_of(node)
+        return nodes.items_of(node)
     fields = read_mapping(t, node, known)
     if "commands" not in fields:
         t.report.error("value", f"{what} needs `commands`", node)
         return []
     timeout = {"timeout": fields["timeout"]} if "timeout" in fields else {}
-    return add_defaults(items_of(fields["commands"]), mapping(node, timeout).entries)
+    return add_defaults(nodes.items_of(fields["commands"]), nodes.mapping(node, timeout).entries)
 
 
 def _select(step: StepDraft) -> None:
@@ -98,11 +86,11 @@ def _select(step: StepDraft) -> None:
     if "sort_by" not in fields:
         return
     said = fields["sort_by"]
-    if any(found.upper() == "FIRST" for found in _NULLS.findall(text_in(said))):
+    if any(found.upper() == "FIRST" for found in _NULLS.findall(nodes.text_in(said))):
         message = "`NULLS FIRST` is not run: items without the field come last"
         t.report.error("refused", message, said, hint="leave `NULLS` out")
-    order = [part.strip().removeprefix("item.") for part in _NULLS.sub("", text_in(said)).split(",")]
-    step.put("sort_by", word(", ".join(order), said) if text_in(said) else said)
+    order = [part.strip().removeprefix("item.") for part in _NULLS.sub("", nodes.text_in(said)).split(",")]
+    step.put("sort_by", nodes.word(", ".join(order), said) if nodes.text_in(said) else said)
 
 
 def _read_fixed_number(step: StepDraft, node: Node | None) -> Node | None:
@@ -115,7 +103,11 @@ def _read_fixed_number(step: StepDraft, node: Node | None) -> Node | None:
         message = f"{describe(node)} is not known before the run"
         step.t.report.error("value", message, node, hint=f"give `{match[1]}` a value under `env`")
         return None
-    return node_of(int(text), node) if text.isascii() and text.isdigit() and len(text) < 10 else word(text, node)
+    return (
+        nodes.node_of(int(text), node)
+        if text.isascii() and text.isdigit() and len(text) < 10
+        else nodes.word(text, node)
+    )
 
 
 def _read_timeouts(step: StepDraft) -> dict[str, Node]:
@@ -138,7 +130,7 @@ def _read_timeouts(step: StepDraft) -> dict[str, Node]:
     if "cleanup_grace_period_secs" in config:
         limits["grace"] = config["cleanup_grace_period_secs"]
     if given and (seconds := _read_fixed_number(step, given[0])) is not None:
-        put(step.out, "item_timeout", seconds, step.node)
+        nodes.put(step.out, "item_timeout", seconds, step.node)
     return limits
 
 
@@ -146,14 +138,16 @@ def _check_policy(t: Translation, config: dict[str, Node], has_agent: bool, has_
     """Refuse timeouts that `timeout_policy` would ignore, and any `timeout_action` but a failure."""
     said = config.get("timeout_policy")
     if said is not None:
-        policy = _POLICIES.get(text_in(said).lower().replace("_", ""))
+        policy = _POLICIES.get(nodes.text_in(said).lower().replace("_", ""))
         if policy is None:
             wrong(t, said, "one of PerAgent, PerCommand, Hybrid")
         if (policy == "agent" and has_commands) or (policy == "command" and has_agent):
             t.report.error("conflict", f"`timeout_policy` leaves out some of these times: {describe(said)}", said)
     action = config.get("timeout_action")
-    if action is not None and text_in(action).lower().replace("_", "") not in ("dlq", "gracefulterminate"):
-        message = f"`timeout_action: {text_in(action)}` is not run: `on_item_failure` says what a failed item means"
+    if action is not None and nodes.text_in(action).lower().replace("_", "") not in ("dlq", "gracefulterminate"):
+        message = (
+            f"`timeout_action: {nodes.text_in(action)}` is not run: `on_item_failure` says what a failed item means"
+        )
         t.report.error("refused", message, action, hint="Dlq or GracefulTerminate")
 
 
@@ -169,7 +163,7 @@ def _translate_timed_steps(t: Translation, items: list[Node], limits: dict[str, 
         limit = limits.get(numbered, limits.get(kind))
         for name in (numbered, kind):
             left.pop(name, None)
-        made += add_defaults([item], mapping(item, {} if limit is None else {"timeout": limit}).entries)
+        made += add_defaults([item], nodes.mapping(item, {} if limit is None else {"timeout": limit}).entries)
     for name, value in left.items():
         if name in _TIMED:
             t.report.notice("command-timeout", f"no command of the items is of the kind `{name}`", value)
@@ -179,7 +173,7 @@ def _translate_timed_steps(t: Translation, items: list[Node], limits: dict[str, 
     result = t.translate_steps(made, where)
     for step in result if "grace" in limits else ():
         if isinstance(step, Mapping):
-            put(step, "grace", limits["grace"])
+            nodes.put(step, "grace", limits["grace"])
     return result
 
 
@@ -187,8 +181,10 @@ def _makes_commit(node: Node) -> bool:
     """Does a step make a commit, or require one? Then each item gets its own worktree."""
     if not isinstance(node, Mapping):
         return False
-    said = value_of(node, "commit_required")
-    return (said is not None and plain(said) is True) or bool(_COMMIT.search(text_in(value_of(node, "shell"))))
+    said = nodes.value_of(node, "commit_required")
+    return (said is not None and plain(said) is True) or bool(
+        _COMMIT.search(nodes.text_in(nodes.value_of(node, "shell")))
+    )
 
 
 def _policy_of(step: StepDraft, policy: Node | None) -> Node | None:
@@ -205,11 +201,11 @@ def _policy_of(step: StepDraft, policy: Node | None) -> Node | None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         wrong(t, retries, "a whole number from 0 on")
         return kept
-    config = mapping(retries, {"max_attempts": node_of(count + 1, retries)})
+    config = nodes.mapping(retries, {"max_attempts": nodes.node_of(count + 1, retries)})
     entries = dict(kept.entries) if kept is not None else {}
     if "retry_config" in entries:
         t.report.error("conflict", "`retry_on_failure` and `retry_config` say the same thing", retries)
-    return Mapping({**entries, "retry_config": (word("retry_config", retries), config)}, node.line, node.column)
+    return Mapping({**entries, "retry_config": (nodes.word("retry_config", retries), config)}, node.line, node.column)
 
 
 def add_foreach(step: StepDraft) -> bool:
@@ -230,20 +226,20 @@ def add_foreach(step: StepDraft) -> bool:
     # A text is a command that prints the items.
     rewrite = t.rewrite_text if isinstance(items, Sequence) else t.rewrite_shell
     parallel = _parallel_limit_of(given.get("parallel"), node)
-    inside = Part(node, input=rewrite(items, where), max_parallel=parallel, max_items=given.get("max_items"))
-    goes_on = given.get("continue_on_error", node_of(False, node))
+    inside = nodes.Part(node, input=rewrite(items, where), max_parallel=parallel, max_items=given.get("max_items"))
+    goes_on = given.get("continue_on_error", nodes.node_of(False, node))
     if plain(goes_on) is False:
-        inside["error_policy"] = mapping(node, {"continue_on_failure": node_of(False, goes_on)})
+        inside["error_policy"] = nodes.mapping(node, {"continue_on_failure": nodes.node_of(False, goes_on)})
     elif plain(goes_on) is not True:
         wrong(t, goes_on, "true or false")
     # Inner steps get names of their own, and can refer to the steps around them.
     inner = replace(where, item=step.name, prefix="do", count=0, taken={}, last={}, kept={}, is_top=True)
-    inside["steps"] = sequence(t.translate_steps(items_of(given["do"]), inner), given["do"])
-    put(step.out, "map", inside.to_node(), node)
+    inside["steps"] = nodes.sequence(t.translate_steps(nodes.items_of(given["do"]), inner), given["do"])
+    nodes.put(step.out, "map", inside.to_node(), node)
     return True
 
 
 def _parallel_limit_of(node: Node | None, at: Node) -> Node:
     if node is None or plain(node) is False:
-        return node_of(1, at)
-    return node_of(PARALLEL_DEFAULT, node) if plain(node) is True else node
+        return nodes.node_of(1, at)
+    return nodes.node_of(PARALLEL_DEFAULT, node) if plain(node) is True else node

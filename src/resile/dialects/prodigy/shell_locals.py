@@ -94,7 +94,6 @@ def _stretch_around(stretches: list[tuple[int, int]], at: int) -> tuple[int, int
 
 
 def _names_bound_in(program: str) -> set[str]:
-    """The variables that a program for jq declares."""
     return {name for found in _BOUND.findall(program) for part in found for name in _VARIABLE.findall(part)}
 
 
@@ -237,7 +236,6 @@ class _Level(Command):
             self.coming.append(word)
 
     def _function(self) -> _Compound:
-        """The compound command of the function around this one."""
         bodies = (around for around in reversed(self.open) if around.closer == "}")
         return next(bodies, _Compound("", 0, 0, False))
 

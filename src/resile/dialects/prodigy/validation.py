@@ -14,18 +14,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
-from resile.dialects.native.nodes import (
-    Part,
-    is_null,
-    items_of,
-    mapping,
-    node_of,
-    put,
-    sequence,
-    text_in,
-    value_of,
-    word,
-)
+from resile.dialects.native import nodes
 from resile.dialects.prodigy.capture import add_capture
 from resile.dialects.prodigy.failures import as_mapping, translate_handler
 from resile.dialects.prodigy.keys import GOAL_SEEK, ON_INCOMPLETE, VALIDATE
@@ -85,7 +74,7 @@ class _Check:
         self.at = at
         self.commands = commands
         self.file = fields.get("result_file")
-        self.threshold = fields.get("threshold", node_of(THRESHOLD_DEFAULT, at))
+        self.threshold = fields.get("threshold", nodes.node_of(THRESHOLD_DEFAULT, at))
         value = plain(self.threshold)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
             wrong(self.t, self.threshold, "a number from 0 to 100")
@@ -106,36 +95,36 @@ class _Check:
             "threshold": self.threshold,
         }
         program = {"source": MEASURE, "inputs": inputs}
-        return [*made, node_of({"id": "measure", "python": program, "capture": {"validation": "json"}}, self.at)]
+        return [*made, nodes.node_of({"id": "measure", "python": program, "capture": {"validation": "json"}}, self.at)]
 
     def make_verdict(self, name: str, answer: Node | None) -> Node:
         """Make the step that fails while the result is incomplete, and what answers its failure."""
-        return Part(self.at, id=name, validate=_COMPLETE, on_failure=answer).to_node()
+        return nodes.Part(self.at, id=name, validate=_COMPLETE, on_failure=answer).to_node()
 
     def repeat_action(self, name: str) -> Mapping:
         """Make a step that repeats the action of the native step."""
         out = self.step.out
         kept = {key: entry for key, entry in out.entries.items() if key in _REPEATED}
-        return Mapping({"id": (word("id", out), word(name, out)), **kept}, out.line, out.column)
+        return Mapping({"id": (nodes.word("id", out), nodes.word(name, out)), **kept}, out.line, out.column)
 
 
 def _capture_result(step: Mapping, *, is_later: bool) -> None:
     """Let a command of a check capture its output and exit code; those after a failed one are skipped."""
     add_capture(step, step, {"validation_text": "text", "validation_code": "exit_code"})
-    if is_null(value_of(step, "on_failure")):
-        put(step, "on_failure", node_of({"accept": True}, step), step)
+    if nodes.is_null(nodes.value_of(step, "on_failure")):
+        nodes.put(step, "on_failure", nodes.node_of({"accept": True}, step), step)
     if is_later:
-        condition = text_in(value_of(step, "when"))
+        condition = nodes.text_in(nodes.value_of(step, "when"))
         passed = "${validation_code} == 0"
-        put(step, "when", word(f"{passed} && ({condition})" if condition else passed, step), step)
+        nodes.put(step, "when", nodes.word(f"{passed} && ({condition})" if condition else passed, step), step)
 
 
 def make_validation_steps(step: StepDraft, inner: Where) -> list[Node]:
     """Make the steps that follow a step with `validate`."""
-    t, node, on_failure = step.t, step.fields["validate"], value_of(step.node, "on_failure")
+    t, node, on_failure = step.t, step.fields["validate"], nodes.value_of(step.node, "on_failure")
     if not isinstance(node, Mapping):
-        several = node if isinstance(node, Sequence) else sequence([mapping(node, {"shell": node})], node)
-        node = mapping(node, {"commands": several})
+        several = node if isinstance(node, Sequence) else nodes.sequence([nodes.mapping(node, {"shell": node})], node)
+        node = nodes.mapping(node, {"commands": several})
     fields = read_mapping(t, node, VALIDATE)
     check = _Check(step, node, fields, _commands_of(t, node, fields))
     if not check.commands and "result_file" not in fields:
@@ -143,7 +132,7 @@ def make_validation_steps(step: StepDraft, inner: Where) -> list[Node]:
     inner.last = {}
     made = check.make_steps(inner)
     loop = fields.get("on_incomplete")
-    accepted = value_of(loop, "fail_workflow") if isinstance(loop, Mapping) else None
+    accepted = nodes.value_of(loop, "fail_workflow") if isinstance(loop, Mapping) else None
     if _is_off(on_failure) or (accepted is not None and _is_off(accepted)):
         return [*made, check.make_verdict("complete", None if loop is None else _translate_loop(check, loop, inner))]
     assert on_failure is not None
@@ -154,7 +143,7 @@ def make_validation_steps(step: StepDraft, inner: Where) -> list[Node]:
 
 
 def _is_off(node: Node | None) -> bool:
-    return is_null(node) or (node is not None and plain(node) is False)
+    return nodes.is_null(node) or (node is not None and plain(node) is False)
 
 
 def _commands_of(t: Translation, node: Mapping, fields: dict[str, Node]) -> list[Node]:
@@ -162,11 +151,13 @@ def _commands_of(t: Translation, node: Mapping, fields: dict[str, Node]) -> list
     single = [key for key in ("shell", "command", "claude") if key in fields]
     if len(single) + ("commands" in fields) > 1:
         t.report.error("conflict", "`validate` has more than one check", node, hint="`commands` takes several")
-    items = list(items_of(fields["commands"])) if "commands" in fields else []
-    items += [mapping(node, {"claude" if key == "claude" else "shell": fields[key]}) for key in single]
+    items = list(nodes.items_of(fields["commands"])) if "commands" in fields else []
+    items += [nodes.mapping(node, {"claude" if key == "claude" else "shell": fields[key]}) for key in single]
     if "timeout" not in fields:
         return items
-    return add_defaults([as_mapping(item) for item in items], mapping(node, {"timeout": fields["timeout"]}).entries)
+    return add_defaults(
+        [as_mapping(item) for item in items], nodes.mapping(node, {"timeout": fields["timeout"]}).entries
+    )
 
 
 def _read_count(t: Translation, node: Node | None, default: int) -> int:
@@ -184,44 +175,44 @@ def _last_answer(t: Translation, is_fatal: Node | None, at: Place) -> dict[str, 
     """How an incomplete result counts when all attempts are used up: as a failure, or as accepted."""
     if is_fatal is not None and not isinstance(plain(is_fatal), bool):
         wrong(t, is_fatal, "true or false")
-    return {"accept" if is_fatal is not None and plain(is_fatal) is False else "fail_workflow": node_of(True, at)}
+    return {"accept" if is_fatal is not None and plain(is_fatal) is False else "fail_workflow": nodes.node_of(True, at)}
 
 
 def _translate_loop(check: _Check, node: Node, inner: Where) -> Mapping:
     """Translate `on_incomplete`: its commands, then the check again, up to `max_attempts` times."""
     t = check.t
     fields = read_mapping(t, node, ON_INCOMPLETE) if isinstance(node, Mapping) else {"commands": node}
-    items = list(items_of(fields["commands"])) if "commands" in fields else []
-    single = [mapping(node, {key: fields[key]}) for key in ("shell", "claude") if key in fields]
+    items = list(nodes.items_of(fields["commands"])) if "commands" in fields else []
+    single = [nodes.mapping(node, {key: fields[key]}) for key in ("shell", "claude") if key in fields]
     items += single
     if not items:
         t.report.error("value", "`on_incomplete` has no command", node)
     if single and "commands" in fields:
         t.report.error("conflict", "`commands` and a command both say what runs", node)
     if "commit_required" in fields:
-        items = add_defaults(items, mapping(node, {"commit_required": fields["commit_required"]}).entries)
+        items = add_defaults(items, nodes.mapping(node, {"commit_required": fields["commit_required"]}).entries)
     where = inner.inner("on_incomplete", in_handler=True)
-    commands = sequence([*t.translate_steps(items, where), *check.make_steps(where, is_repeated=True)], node)
-    attempts = node_of(_read_count(t, fields.get("max_attempts"), ATTEMPTS_DEFAULT) + 1, node)
+    commands = nodes.sequence([*t.translate_steps(items, where), *check.make_steps(where, is_repeated=True)], node)
+    attempts = nodes.node_of(_read_count(t, fields.get("max_attempts"), ATTEMPTS_DEFAULT) + 1, node)
     last = _last_answer(t, fields.get("fail_workflow"), node)
-    return mapping(node, {"commands": commands, "max_attempts": attempts, **last})
+    return nodes.mapping(node, {"commands": commands, "max_attempts": attempts, **last})
 
 
 def _translate_first_loop(check: _Check, node: Node, inner: Where) -> Mapping:
     """Translate `on_incomplete` where another step gives the verdict: accept a result that stays incomplete."""
     answer = _translate_loop(check, node, inner)
     if answer.entries.pop("fail_workflow", None) is not None:
-        put(answer, "accept", node_of(True, node))
+        nodes.put(answer, "accept", nodes.node_of(True, node))
     return answer
 
 
 def _translate_own_handler(check: _Check, node: Node, inner: Where, loop: Node | None) -> Node:
     """Translate the step's own `on_failure`; another execution runs the command and its check again."""
     if isinstance(node, Scalar) and not isinstance(node.value, str):
-        return node_of({"accept": True}, node)
+        return nodes.node_of({"accept": True}, node)
     made = translate_handler(check.t, node, inner)
-    answer = made if isinstance(made, Mapping) else mapping(node, {"commands": made})
-    commands = value_of(answer, "commands")
+    answer = made if isinstance(made, Mapping) else nodes.mapping(node, {"commands": made})
+    commands = nodes.value_of(answer, "commands")
     for key in ("max_attempts", "max_retries"):
         if key in check.step.out.entries and key not in answer.entries:
             answer.entries[key] = check.step.out.entries[key]
@@ -231,10 +222,10 @@ def _translate_own_handler(check: _Check, node: Node, inner: Where, loop: Node |
         commands.items += check.make_steps(where, is_repeated=True)
         if loop is not None:
             commands.items.append(check.make_verdict("complete", _translate_first_loop(check, loop, where)))
-    stays = value_of(answer, "fail_workflow")
+    stays = nodes.value_of(answer, "fail_workflow")
     if stays is None or plain(stays) is not True:
         answer.entries.pop("fail_workflow", None)
-        put(answer, "accept", node_of(True, node))
+        nodes.put(answer, "accept", nodes.node_of(True, node))
     return answer
 
 
@@ -248,11 +239,11 @@ def add_goal_seek(step: StepDraft) -> str:
             t.report.error("value", "`goal_seek` needs `validate`, and `shell` or `claude`", node)
         return ""
     if given == ["shell"]:
-        put(step.out, "shell", t.rewrite_shell(fields["shell"], step.where))
+        nodes.put(step.out, "shell", t.rewrite_shell(fields["shell"], step.where))
     else:
-        put(step.out, "agent", t.rewrite_text(fields["claude"], step.where))
+        nodes.put(step.out, "agent", t.rewrite_text(fields["claude"], step.where))
     if "timeout_seconds" in fields:
-        put(step.out, "timeout", fields["timeout_seconds"])
+        nodes.put(step.out, "timeout", fields["timeout_seconds"])
     return given[0]
 
 
@@ -263,12 +254,14 @@ def make_goal_steps(step: StepDraft, inner: Where) -> list[Node]:
     fields = {key: value for key, (_, value) in node.entries.items() if key != "result_file"}
     if "validate" not in fields:
         return []
-    check = _Check(step, node, fields, [mapping(node, {"shell": fields["validate"]})])
+    check = _Check(step, node, fields, [nodes.mapping(node, {"shell": fields["validate"]})])
     tries = _read_count(t, fields.get("max_attempts"), TRIES_DEFAULT)
     again = [check.repeat_action("try"), *check.make_steps(inner.inner("on_failure", in_handler=True))]
     last = _last_answer(t, fields.get("fail_on_incomplete"), node)
-    answer = mapping(node, {"commands": sequence(again, node), "max_attempts": node_of(tries, node), **last})
+    answer = nodes.mapping(
+        node, {"commands": nodes.sequence(again, node), "max_attempts": nodes.node_of(tries, node), **last}
+    )
     if tries == 1:
-        answer = mapping(node, last)
+        answer = nodes.mapping(node, last)
     is_answered = tries > 1 or "accept" in last
     return [*check.make_steps(inner), check.make_verdict("complete", answer if is_answered else None)]

@@ -145,7 +145,6 @@ def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: 
 
 
 def _triggered_by(triggers: tuple[str, ...], actions: list[Action]) -> list[Action]:
-    """The actions with one of these triggers, in the order of the triggers."""
     return [action for trigger in triggers for action in actions if action.trigger == trigger]
 
 

@@ -66,7 +66,6 @@ class Names:
         return (node.line, node.column) not in self._reported
 
     def _remember(self, node: Scalar) -> bool:
-        """Remember that a finding is reported at this position; was it the first?"""
         is_new = self._is_new(node)
         self._reported.add((node.line, node.column))
         return is_new

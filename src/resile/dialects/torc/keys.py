@@ -8,17 +8,7 @@ from __future__ import annotations
 
 from resile.dialects.reading.key_tables import Key, key_table
 from resile.dialects.reading.values import boolean, integer, memory, non_empty, one_of, text
-from resile.dialects.torc.values import (
-    commands,
-    data,
-    exit_codes,
-    named_text,
-    options,
-    parameters,
-    period,
-    texts,
-    walltime,
-)
+from resile.dialects.torc import values as read
 from resile.model.limits import PARALLEL_MAX, RETRIES_MAX
 
 COUNT_MAX = 1_000_000
@@ -29,74 +19,75 @@ SORT_METHODS = ("gpus_runtime_memory", "gpus_memory_runtime", "none")
 _NAMES = "name or list of names"
 _PATTERNS = "regular expression or list of them"
 _PARAMETER_KEYS = (
-    Key("parameters", "mapping", "Values by name; one entry is made for each combination.", parameters),
+    Key("parameters", "mapping", "Values by name; one entry is made for each combination.", read.parameters),
     one_of("parameter_mode", "Every combination, or the n-th values together.", "product", "zip"),
-    Key("use_parameters", _NAMES, "Parameters of the workflow to use here.", texts),
+    Key("use_parameters", _NAMES, "Parameters of the workflow to use here.", read.texts),
 )
 
 JOB = key_table(
     "a job",
-    Key("name", "text", "What the job is called; parameters may stand in it.", named_text),
-    Key("command", "text", "The command, for bash. `${files.input.NAME}` and its kin are filled in.", named_text),
-    Key("invocation_script", "text", "Stands in front of the command.", named_text),
+    Key("name", "text", "What the job is called; parameters may stand in it.", read.named_text),
+    Key("command", "text", "The command, for bash. `${files.input.NAME}` and its kin are filled in.", read.named_text),
+    Key("invocation_script", "text", "Stands in front of the command.", read.named_text),
     Key("cancel_on_blocking_job_failure", "boolean", "With `false` it runs though a job before it failed.", boolean),
     Key("supports_termination", "boolean", "It is asked to end (SIGTERM) and has time, before it is killed.", boolean),
-    Key("resource_requirements", "name", "What it takes of the machine.", named_text),
-    Key("failure_handler", "name", "Which rules answer its failures.", named_text),
-    Key("depends_on", _NAMES, "Jobs that must succeed before it.", texts),
-    Key("depends_on_regexes", _PATTERNS, "The same, by patterns of names.", texts),
-    Key("input_files", _NAMES, "Files that it reads: it waits for the jobs that write them.", texts),
-    Key("input_file_regexes", _PATTERNS, "The same, by patterns of names.", texts),
-    Key("output_files", _NAMES, "Files that it writes: they must be there when it is done.", texts),
-    Key("output_file_regexes", _PATTERNS, "The same, by patterns of names.", texts),
-    Key("input_user_data", _NAMES, "Data that it reads: it waits for the jobs that put it out.", texts),
-    Key("input_user_data_regexes", _PATTERNS, "The same, by patterns of names.", texts),
-    Key("output_user_data", _NAMES, "Data that it puts out.", texts),
-    Key("output_user_data_regexes", _PATTERNS, "The same, by patterns of names.", texts),
-    Key("scheduler", "name", "Where it wants to run on a cluster.", named_text),
+    Key("resource_requirements", "name", "What it takes of the machine.", read.named_text),
+    Key("failure_handler", "name", "Which rules answer its failures.", read.named_text),
+    Key("depends_on", _NAMES, "Jobs that must succeed before it.", read.texts),
+    Key("depends_on_regexes", _PATTERNS, "The same, by patterns of names.", read.texts),
+    Key("input_files", _NAMES, "Files that it reads: it waits for the jobs that write them.", read.texts),
+    Key("input_file_regexes", _PATTERNS, "The same, by patterns of names.", read.texts),
+    Key("output_files", _NAMES, "Files that it writes: they must be there when it is done.", read.texts),
+    Key("output_file_regexes", _PATTERNS, "The same, by patterns of names.", read.texts),
+    Key("input_user_data", _NAMES, "Data that it reads: it waits for the jobs that put it out.", read.texts),
+    Key("input_user_data_regexes", _PATTERNS, "The same, by patterns of names.", read.texts),
+    Key("output_user_data", _NAMES, "Data that it puts out.", read.texts),
+    Key("output_user_data_regexes", _PATTERNS, "The same, by patterns of names.", read.texts),
+    Key("scheduler", "name", "Where it wants to run on a cluster.", read.named_text),
     *_PARAMETER_KEYS,
 )  # fmt: skip
 FILE = key_table(
     "a file",
-    Key("name", "text", "What it is called; parameters may stand in it.", named_text),
-    Key("path", "text", "Where it is, from the folder that the run is started in.", named_text),
+    Key("name", "text", "What it is called; parameters may stand in it.", read.named_text),
+    Key("path", "text", "Where it is, from the folder that the run is started in.", read.named_text),
     *_PARAMETER_KEYS,
 )  # fmt: skip
 USER_DATA = key_table(
     "user data",
-    Key("name", "text", "What it is called.", named_text),
-    Key("data", "any", "The data. Without it, it is what the job that puts it out writes to stdout.", data),
+    Key("name", "text", "What it is called.", read.named_text),
+    Key("data", "any", "The data. Without it, it is what the job that puts it out writes to stdout.", read.data),
     Key("is_ephemeral", "boolean", "A label: data lives as long as its run.", boolean),
 )  # fmt: skip
 RESOURCES = key_table(
     "resource requirements",
-    Key("name", "text", "What jobs call it by.", named_text),
+    Key("name", "text", "What jobs call it by.", read.named_text),
     Key("num_cpus", "integer", "CPUs.", integer(1, PARALLEL_MAX)),
     Key("memory", "size", "Memory: `512m`, `4g`.", memory),
     Key("num_gpus", "integer", "GPUs.", integer(0, PARALLEL_MAX)),
     Key("num_nodes", "integer", "Machines of a cluster.", integer(1, PARALLEL_MAX)),
-    Key("runtime", "ISO 8601 duration", "How long an attempt may take; it is enforced. One hour by default.", period),
+    Key("runtime", "ISO 8601 duration", "How long an attempt may take; it is enforced. One hour by default.",
+        read.period),
 )  # fmt: skip
 HANDLER = key_table(
     "a failure handler",
-    Key("name", "text", "What jobs call it by.", named_text),
+    Key("name", "text", "What jobs call it by.", read.named_text),
     Key("rules", "list of rules", "Listed exit codes first, then the one that matches all."),
 )  # fmt: skip
 RULE = key_table(
     "a rule",
-    Key("exit_codes", "exit code or list", "Which failures it answers.", exit_codes),
+    Key("exit_codes", "exit code or list", "Which failures it answers.", read.exit_codes),
     Key("match_all_exit_codes", "boolean", "It answers all that no rule lists.", boolean),
     Key("recovery_script", "text", "Runs with bash before the job runs again; its own failure changes nothing.",
-        named_text),
+        read.named_text),
     Key("max_retries", "integer", "How many attempts a job has in all.", integer(0, RETRIES_MAX)),
 )  # fmt: skip
 SCHEDULER = key_table(
     "a Slurm scheduler",
-    Key("name", "text", "What jobs and actions call it by.", named_text),
+    Key("name", "text", "What jobs and actions call it by.", read.named_text),
     Key("account", "text", "Who pays.", text),
     Key("nodes", "integer", "Machines.", integer(1, PARALLEL_MAX)),
     Key("num_nodes", "integer", "Older name of `nodes`.", integer(1, PARALLEL_MAX), "nodes"),
-    Key("walltime", "time", "How long it lasts: `04:00:00`.", walltime),
+    Key("walltime", "time", "How long it lasts: `04:00:00`.", read.walltime),
     Key("partition", "text", "Which part of the cluster.", text),
     Key("mem", "text", "Memory of a node.", text),
     Key("gres", "text", "Other resources of a node.", text),
@@ -109,10 +100,10 @@ ACTION = key_table(
     "an action",
     one_of("trigger_type", "When.", *TRIGGERS),
     one_of("action_type", "What.", "run_commands", "schedule_nodes"),
-    Key("jobs", _NAMES, "For the triggers about jobs: which.", texts),
-    Key("job_name_regexes", _PATTERNS, "The same, by patterns of names.", texts),
-    Key("commands", "command or list", "What `run_commands` runs, one after the other, with bash.", commands),
-    Key("scheduler", "name", "Which scheduler `schedule_nodes` asks.", named_text),
+    Key("jobs", _NAMES, "For the triggers about jobs: which.", read.texts),
+    Key("job_name_regexes", _PATTERNS, "The same, by patterns of names.", read.texts),
+    Key("commands", "command or list", "What `run_commands` runs, one after the other, with bash.", read.commands),
+    Key("scheduler", "name", "Which scheduler `schedule_nodes` asks.", read.named_text),
     one_of("scheduler_type", "Its kind.", "slurm"),
     Key("num_allocations", "integer", "How often it is asked.", integer(1, PARALLEL_MAX)),
     Key("start_one_worker_per_node", "boolean", "A worker on each machine.", boolean),
@@ -125,7 +116,7 @@ MONITOR = key_table(
     one_of("granularity", "A label.", "summary", "time_series"),
     Key("sample_interval_seconds", "integer", "A label.", integer(1, COUNT_MAX)),
     Key("generate_plots", "boolean", "A label.", boolean),
-    Key("metrics", "list of texts", "A label.", texts),
+    Key("metrics", "list of texts", "A label.", read.texts),
 )  # fmt: skip
 WORKFLOW = key_table(
     "the file",
@@ -133,15 +124,15 @@ WORKFLOW = key_table(
     Key("user", "text", "A label.", text),
     Key("description", "text", "A label.", text),
     Key("project", "text", "A label.", text),
-    Key("metadata", "any", "A label.", data),
-    Key("parameters", "mapping", "Parameters that entries take by `use_parameters`.", parameters),
+    Key("metadata", "any", "A label.", read.data),
+    Key("parameters", "mapping", "Parameters that entries take by `use_parameters`.", read.parameters),
     Key("jobs", "list of jobs", "What runs."),
     Key("files", "list of files", "Paths by name."),
     Key("user_data", "list of data", "JSON by name."),
     Key("resource_requirements", "list", "Shares of the machine by name."),
     Key("failure_handlers", "list", "Rules by name."),
     Key("slurm_schedulers", "list", "Kinds of allocations by name; kept for a cluster."),
-    Key("slurm_defaults", "mapping", "Options of every scheduler; kept for a cluster.", options),
+    Key("slurm_defaults", "mapping", "Options of every scheduler; kept for a cluster.", read.options),
     Key("actions", "list of actions", "What happens beside the jobs."),
     Key("resource_monitor", "mapping", "Labels: usage is always measured."),
     Key("use_pending_failed", "boolean", "A failure that no rule answers is parked.", boolean),

@@ -55,7 +55,6 @@ def values_of(text: str) -> list[Value]:
 
 
 def _parse_value(text: str) -> Value:
-    """Parse a single value: a whole number, another number, or text."""
     if _WHOLE.fullmatch(text):
         return int(text)
     return float(text) if _REAL.fullmatch(text) else text

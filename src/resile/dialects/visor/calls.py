@@ -91,7 +91,6 @@ def _commands(reading: VisorReading, drafts: dict[str, Draft], calls: tuple[Call
 
 
 def _rename(keys: StepPart, name: str, aliases: dict[str, str]) -> StepPart:
-    """Give a called step a name, under which its value is captured too."""
     capture = {name: "value"} if "capture" in keys else None
     return keys.replace(capture=capture, aliases=dict(aliases) or None)
 

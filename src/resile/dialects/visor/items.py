@@ -100,7 +100,6 @@ def _steps_below_items(drafts: dict[str, Draft], needed: dict[str, set[str]]) ->
 
 
 def _needs_of(drafts: dict[str, Draft], previous: dict[str, str], name: str) -> set[str]:
-    """The steps that a step waits for; in a list also its predecessor."""
     needed = {other for need in drafts[name].needs for other in need["any_of"] if other in drafts}
     return needed | ({previous[name]} if name in previous else set())
 

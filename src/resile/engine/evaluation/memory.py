@@ -69,7 +69,6 @@ class Memories:
         return self._data
 
     def _path(self) -> str:
-        """The memory file, or an empty text."""
         file = self._state.workflow.memory_file
         return os.path.join(self._directory, file.path) if file is not None else ""
 

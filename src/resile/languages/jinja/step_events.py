@@ -385,7 +385,6 @@ def _answers_failure(effect: Effect) -> bool:
 
 
 def _failure_of(job: Job) -> Failure | None:
-    """The failure of a job; None for a success that asks for one more attempt."""
     failure = job.error.failure if job.error is not None else None
     return None if failure is not None and failure.signature.startswith(ASKED_AGAIN) else failure
 

@@ -160,7 +160,6 @@ def _filter_items(items: Any, name: str, condition: str, **known: Any) -> list[A
 
 
 def _sort_items(items: Any, name: str, key: str, reverse: bool = False, **known: Any) -> list[Any]:
-    """The items, sorted by the value of a template that calls them by this name."""
     return sorted(items, key=lambda item: value_of(key, _finder({**known, name: item})), reverse=reverse)
 
 

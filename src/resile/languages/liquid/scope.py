@@ -278,7 +278,6 @@ class LiquidScope:
         return {name: self.history(name, job) for name in sorted(names | set(self._names_mentioned(job, code)))}
 
     def _step_fields_of(self, name: str, job: Job) -> Any:
-        """A step, as the code of a workflow's outputs sees it."""
         value = self.output(name, job)
         return MISSING if value is MISSING else {"output": value}
 

@@ -162,7 +162,6 @@ def plain_text(value: Any) -> str:
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
 def _parse(text: str) -> BoundTemplate:
-    """Parse a template; raises LiquidError."""
     return _environment().from_string(as_liquid(text))
 
 

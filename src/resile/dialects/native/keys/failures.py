@@ -10,27 +10,9 @@ from typing import Any, get_args
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.keys.model_fields import as_model, fields_of
+from resile.dialects.reading import values as read
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, table
-from resile.dialects.reading.values import (
-    boolean,
-    choice,
-    condition,
-    duration,
-    duration_or_zero,
-    expression,
-    integer,
-    memory,
-    milliseconds,
-    non_empty,
-    number,
-    one_of,
-    one_or_more,
-    text,
-    texts,
-    true_or_false,
-    wrong,
-)
 from resile.errors import shorten
 from resile.model.failure import FAILURE_KINDS, MATCHED_KINDS
 from resile.model.limits import LOOPS_MAX, RETRIES_MAX
@@ -54,7 +36,7 @@ def read_retry(reading: Reading, node: Node) -> Any:
         if "max" not in node.entries:
             reading.report.error("value", "`retry` needs `max`: how often to try again", node)
         return fields
-    limit = integer(0, RETRIES_MAX)(reading, node)
+    limit = read.integer(0, RETRIES_MAX)(reading, node)
     return INVALID if limit is INVALID else {"max": limit}
 
 
@@ -64,7 +46,7 @@ def read_backoff(reading: Reading, node: Node) -> Any:
         kind: Any = node.text
         return Backoff(kind, 1.0, 1.0 if kind == "linear" else 0.0)
     if isinstance(node, Scalar) and node.value is not None:
-        seconds = duration_or_zero(reading, node)
+        seconds = read.duration_or_zero(reading, node)
         return INVALID if seconds is INVALID else Backoff("fixed", seconds)
     if isinstance(node, Mapping):
         node = _by_type(reading, node)
@@ -115,14 +97,14 @@ def _signal(reading: Reading, node: Node) -> Any:
             return int(known)
     elif isinstance(node, Scalar) and type(node.value) is int and 1 <= node.value < signal.NSIG:
         return node.value
-    return wrong(reading, node, "a signal, such as KILL, SIGTERM or 9")
+    return read.wrong(reading, node, "a signal, such as KILL, SIGTERM or 9")
 
 
 def _pattern(reading: Reading, node: Node) -> Any:
     """Read a regular expression, and check that it compiles."""
     import re
 
-    source = non_empty(text, "`pattern`")(reading, node)
+    source = read.non_empty(read.text, "`pattern`")(reading, node)
     if source is INVALID:
         return INVALID
     try:
@@ -136,7 +118,7 @@ def _pattern(reading: Reading, node: Node) -> Any:
 def _transitions(reading: Reading, node: Node) -> Any:
     """Read pairs of a condition and a target node; a null target means stop."""
     if not isinstance(node, Sequence):
-        return wrong(reading, node, "a list of {when, to}")
+        return read.wrong(reading, node, "a list of {when, to}")
     result: list[tuple[Transition, Scalar | None]] = []
     for item in node.items:
         fields = read_mapping(reading, item, TRANSITION)
@@ -151,60 +133,59 @@ def _transitions(reading: Reading, node: Node) -> Any:
 
 
 def _target(reading: Reading, node: Node) -> Any:
-    """The node of a step's name, or None for null."""
     if isinstance(node, Scalar) and node.value is None:
         return None
-    return INVALID if non_empty(text, "the name of a step")(reading, node) is INVALID else node
+    return INVALID if read.non_empty(read.text, "the name of a step")(reading, node) is INVALID else node
 
 
 def _goto(reading: Reading, node: Node) -> Any:
-    return wrong(reading, node, "a step's name") if (target := _target(reading, node)) is None else target
+    return read.wrong(reading, node, "a step's name") if (target := _target(reading, node)) is None else target
 
 
-_names = texts(non_empty(text, "the name of a step"))
+_names = read.texts(read.non_empty(read.text, "the name of a step"))
 
 BACKOFF = table(
     "backoff", "How long to wait before each further try.",
-    one_of("type", "How the delay grows; `fixed` where it is left out.", *BACKOFF_KINDS, field="kind"),
-    Key("mode", "as `type`", "The same as `type`.", choice(*BACKOFF_KINDS), "kind"),
+    read.one_of("type", "How the delay grows; `fixed` where it is left out.", *BACKOFF_KINDS, field="kind"),
+    Key("mode", "as `type`", "The same as `type`.", read.choice(*BACKOFF_KINDS), "kind"),
     Key("initial", "duration", "The first delay; a linear one waits `initial` and `increment` together at first.",
-        duration_or_zero, "initial_seconds"),
-    Key("delay", "duration", "The same as `initial`.", duration_or_zero, "initial_seconds"),
-    Key("delay_ms", "number", "The same as `initial`, in milliseconds.", milliseconds, "initial_seconds"),
+        read.duration_or_zero, "initial_seconds"),
+    Key("delay", "duration", "The same as `initial`.", read.duration_or_zero, "initial_seconds"),
+    Key("delay_ms", "number", "The same as `initial`, in milliseconds.", read.milliseconds, "initial_seconds"),
     Key("increment", "duration",
         "What is added for each linear delay, the first included; the same as `initial` where it is left out.",
-        duration_or_zero, "increment_seconds"),
+        read.duration_or_zero, "increment_seconds"),
     Key("multiplier", "number", "What an exponential delay is multiplied by; 2 where it is left out.",
-        number(1, MULTIPLIER_MAX)),
-    Key("max_delay", "duration", "No delay is longer.", duration, "delay_seconds_max"),
-    Key("jitter", "number from 0 to 1", "A share of the delay by which it varies.", number(0, 1)),
-    one_of("jitter_of", "`initial`: a share of the first delay, however long the others are.", "delay", "initial"),
+        read.number(1, MULTIPLIER_MAX)),
+    Key("max_delay", "duration", "No delay is longer.", read.duration, "delay_seconds_max"),
+    Key("jitter", "number from 0 to 1", "A share of the delay by which it varies.", read.number(0, 1)),
+    read.one_of("jitter_of", "`initial`: a share of the first delay, however long the others are.", "delay", "initial"),
     *(Key(kind, "duration or mapping", f"The same with `type: {kind}`; a duration is `initial`.")
       for kind in BACKOFF_KINDS),
 )  # fmt: skip
 RETRY = table(
     "retry", "Try a failed step again.",
-    Key("max", "whole number", "How often at the most, the first try not counted.", integer(0, RETRIES_MAX)),
+    Key("max", "whole number", "How often at the most, the first try not counted.", read.integer(0, RETRIES_MAX)),
     Key("backoff", "duration, type or mapping",
         "The waits in between; none where it is left out, a duration is a fixed one.", read_backoff),
 )  # fmt: skip
 TRANSITION = table(
     "a transition", "The first whose condition holds says where to go back to.",
-    Key("when", "expression", "The condition.", expression),
+    Key("when", "expression", "The condition.", read.expression),
     Key("to", "name or null", "The step to go back to; `null`: go nowhere, whatever `goto` says.", _target),
 )  # fmt: skip
 _ROUTES = (
     Key("run", "name or list of names", "Steps that run first, in this order; the first that fails ends it.", _names),
-    Key("run_js", "expression", "More steps for `run`: a list of names.", expression),
+    Key("run_js", "expression", "More steps for `run`: a list of names.", read.expression),
     Key("goto", "name", "The step before this one to go back to; it and what had begun below it run again.", _goto),
-    Key("goto_js", "expression", "The same as `goto`, computed; `null` leaves it to `goto`.", expression),
+    Key("goto_js", "expression", "The same as `goto`, computed; `null` leaves it to `goto`.", read.expression),
     Key("transitions", "list of {when, to}", "Where to go back to, by conditions; before `goto`.", _transitions),
 )
 _RETRY_KEY = Key("retry", "whole number or mapping",
                  "Try again; with `run`, its steps run before each further try.", read_retry)  # fmt: skip
 _FAIL_WORKFLOW = Key("fail_workflow", "true or false",
                      "`false`: dependents go on and the run does not fail for it; `true`: only a passed re-run "
-                     "makes it good.", boolean)  # fmt: skip
+                     "makes it good.", read.boolean)  # fmt: skip
 ON_FAILURE = table(
     "on_failure", "What answers a failure: `true`, a command, a list of commands, or these keys.",
     _RETRY_KEY,
@@ -215,15 +196,17 @@ ON_FAILURE = table(
     Key("commands", "command or list", "The handler runs these in order: commands, or steps with all their keys."),
     Key("strategy", "recovery, fallback, cleanup, custom",
         "`fallback`: the last command's output is the step's; `cleanup`: the failure stands; else a handler that "
-        "passes makes the step recovered.", choice("recovery", "fallback", "cleanup", "custom")),
+        "passes makes the step recovered.", read.choice("recovery", "fallback", "cleanup", "custom")),
     Key("max_attempts", "whole number", "Executions of the step in all; the handler runs before each further one.",
-        integer(1, RETRIES_MAX)),
-    Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", integer(1, RETRIES_MAX), "max_attempts"),
-    true_or_false("retry_original", "Deprecated: `max_attempts` above 1 says it."),
-    Key("timeout", "duration", "The time for the whole handler.", duration, "timeout_seconds"),
-    true_or_false("handler_failure_fatal", "`true`: a handler that fails ends the climb, the step has failed."),
+        read.integer(1, RETRIES_MAX)),
+    Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", read.integer(1, RETRIES_MAX),
+        "max_attempts"),
+    read.true_or_false("retry_original", "Deprecated: `max_attempts` above 1 says it."),
+    Key("timeout", "duration", "The time for the whole handler.", read.duration, "timeout_seconds"),
+    read.true_or_false("handler_failure_fatal", "`true`: a handler that fails ends the climb, the step has failed."),
     _FAIL_WORKFLOW,
-    true_or_false("accept", "`true`: when nothing else is left, the step is taken as it is and counts as recovered."),
+    read.true_or_false("accept",
+        "`true`: when nothing else is left, the step is taken as it is and counts as recovered."),
     Key("capture", "name, or mapping of names",
         "Names for what the handler's commands wrote, joined; in a form other than text, for what the last one wrote."),
 )  # fmt: skip
@@ -231,9 +214,9 @@ _FOLLOWS = (
     *_ROUTES,
     Key("commands", "command or list", "Commands and steps that run before those that `run` names."),
     Key("cost", "whole number", "What the jump takes from the loop budget; 1 where it is left out.",
-        integer(0, LOOPS_MAX)),
+        read.integer(0, LOOPS_MAX)),
     Key("run_cost", "whole number", "What running the steps takes from the loop budget; 0 where it is left out.",
-        integer(0, LOOPS_MAX)),
+        read.integer(0, LOOPS_MAX)),
 )  # fmt: skip
 ON_SUCCESS = table(
     "on_success", "What follows a success: a command, a step, a list of these, and the steps that these keys name.",
@@ -253,7 +236,7 @@ DEFAULT = table(
 ROUTING = table(
     "routing", "Limits and defaults of jumps and remedies.",
     Key("max_loops", "whole number", "How many jumps and remedies each scope has in all; 10 where it is left out.",
-        integer(0, LOOPS_MAX)),
+        read.integer(0, LOOPS_MAX)),
     Key("defaults", "mapping", "What every step's `on_failure` has unless it says otherwise.",
         lambda reading, node: read_mapping(reading, node, DEFAULTS).get("on_failure", INVALID)),
 )  # fmt: skip
@@ -263,66 +246,71 @@ FAILURE_HANDLER = table(
         "Rules for listed failures are looked at before those that match all; one with `then` is as a step's."),
 )  # fmt: skip
 _TYPES = Key("types", "name or list", "Of a function: exceptions that it raised, those below them included.",
-             one_or_more(non_empty(text, "the name of an exception")))  # fmt: skip
+             read.one_or_more(read.non_empty(read.text, "the name of an exception")))  # fmt: skip
 RULE = table(
     "a rule", "One answer to some failures; every matcher that is given must hold.",
     Key("exit_codes", "number or list", "Exit codes; 128 and the signal's number after a signal.",
-        one_or_more(integer(0, EXIT_CODE_MAX)), "codes"),
-    true_or_false("match_all_exit_codes", "`true`: every failure."),
-    Key("signals", "signal or list", "Signals that ended the step, by name or number.", one_or_more(_signal)),
+        read.one_or_more(read.integer(0, EXIT_CODE_MAX)), "codes"),
+    read.true_or_false("match_all_exit_codes", "`true`: every failure."),
+    Key("signals", "signal or list", "Signals that ended the step, by name or number.", read.one_or_more(_signal)),
     Key("kinds", "kind or list", "Kinds of failure: " + ", ".join(MATCHED_KINDS) + ".",
-        one_or_more(choice(*MATCHED_KINDS))),
+        read.one_or_more(read.choice(*MATCHED_KINDS))),
     Key("pattern", "regular expression", "Found in the last of the output or in the message.", _pattern),
     _TYPES,
     Key("recovery_script", "path or script", "Run by bash before the retry; a path is relative to the file."),
-    Key("max_retries", "whole number", "How often this rule answers; 3 where it is left out.", integer(0, RETRIES_MAX)),
+    Key("max_retries", "whole number", "How often this rule answers; 3 where it is left out.",
+        read.integer(0, RETRIES_MAX)),
     Key("backoff", "duration or mapping", "The wait before each retry.", read_backoff, "wait"),
-    Key("timeout", "duration", "The time for the script.", duration, "timeout_seconds"),
-    one_of("on_script_failure", "`fail`: no retry after a script that failed.", "continue", "fail"),
+    Key("timeout", "duration", "The time for the script.", read.duration, "timeout_seconds"),
+    read.one_of("on_script_failure", "`fail`: no retry after a script that failed.", "continue", "fail"),
 )  # fmt: skip
 _GROWTH = (
     Key("factor", "number", "What the last grant is multiplied by; 1.5 where it is left out.",
-        number(1.01, MULTIPLIER_MAX)),
-    Key("memory_max", "size", "No more memory than this.", memory, "memory_bytes_max"),
-    Key("runtime_max", "duration", "No more time than this.", duration, "runtime_seconds_max"),
+        read.number(1.01, MULTIPLIER_MAX)),
+    Key("memory_max", "size", "No more memory than this.", read.memory, "memory_bytes_max"),
+    Key("runtime_max", "duration", "No more time than this.", read.duration, "runtime_seconds_max"),
 )  # fmt: skip
 GROWTH = table("escalate, in a rule", "The step has more memory after oom, more time after a timeout.", *_GROWTH)
 STEP_RULE = table(
     "a rule of a step", "One answer to some failures, with everything that a rule can say.",
-    one_of("then", "What follows, after the wait and the repair.", *get_args(Then)),
-    Key("text", "text", "What `explain` says of it; the word of `then` where it is left out.", text),
-    Key("exit_codes", "number or list", "Only these exit codes.", one_or_more(integer(0, EXIT_CODE_MAX)), "codes"),
-    Key("except_exit_codes", "number or list", "All exit codes but these.", one_or_more(integer(0, EXIT_CODE_MAX)),
+    read.one_of("then", "What follows, after the wait and the repair.", *get_args(Then)),
+    Key("text", "text", "What `explain` says of it; the word of `then` where it is left out.", read.text),
+    Key("exit_codes", "number or list", "Only these exit codes.", read.one_or_more(read.integer(0, EXIT_CODE_MAX)),
+        "codes"),
+    Key("except_exit_codes", "number or list", "All exit codes but these.",
+        read.one_or_more(read.integer(0, EXIT_CODE_MAX)),
         "codes_excluded"),
-    Key("signals", "signal or list", "Only these signals.", one_or_more(_signal)),
-    Key("kinds", "kind or list", "Only these kinds of failure.", one_or_more(choice(*FAILURE_KINDS))),
+    Key("signals", "signal or list", "Only these signals.", read.one_or_more(_signal)),
+    Key("kinds", "kind or list", "Only these kinds of failure.", read.one_or_more(read.choice(*FAILURE_KINDS))),
     Key("pattern", "regular expression", "Only where it is found in the last of the output or in the message.",
         _pattern),
     _TYPES,
-    Key("when", "condition", "Only where this holds.", condition),
-    one_of("limit_of", "`job`: the firings of all rules of the step count.", "rule", "job"),
+    Key("when", "condition", "Only where this holds.", read.condition),
+    read.one_of("limit_of", "`job`: the firings of all rules of the step count.", "rule", "job"),
     Key("limit", "whole number", "How often the rule answers, for each job; 1 where it is left out.",
-        integer(0, LOOPS_MAX)),
+        read.integer(0, LOOPS_MAX)),
     Key("backoff", "duration or mapping", "The wait before it.", read_backoff, "wait"),
     Key("wait", "mapping", f"The same, as the model has it: {fields_of(Backoff)}.", as_model(Backoff, "`wait`")),
     Key("commands", "command or list", "The repair: commands, or steps with all their keys."),
     *_ROUTES,
-    Key("timeout", "duration", "The time for the whole repair.", duration, "timeout_seconds"),
-    one_of("on_repair_failure",
+    Key("timeout", "duration", "The time for the whole repair.", read.duration, "timeout_seconds"),
+    read.one_of("on_repair_failure",
         "What a failed repair means: nothing; the rules below answer (where it is left out); the step has failed.",
         "ignore", "next", "fail"),
     Key("escalate", "mapping", "The further try has more of the machine."),
-    Key("cost", "whole number", "What it takes from the loop budget; 0 where it is left out.", integer(0, LOOPS_MAX)),
-    true_or_false("routing", "`true`: `--no-failure-routing` turns it off."),
-    true_or_false("retries_anyway", "`true`: `--retry-max` caps it, and it retries also where `run_js` names no step."),
-    true_or_false("halts", "`true`: with `then: fail`, the whole scope ends."),
+    Key("cost", "whole number", "What it takes from the loop budget; 0 where it is left out.",
+        read.integer(0, LOOPS_MAX)),
+    read.true_or_false("routing", "`true`: `--no-failure-routing` turns it off."),
+    read.true_or_false("retries_anyway",
+        "`true`: `--retry-max` caps it, and it retries also where `run_js` names no step."),
+    read.true_or_false("halts", "`true`: with `then: fail`, the whole scope ends."),
     Key("by_default", "key or list", "`run`, `goto`, `transitions`: those that stand here for every step of the file; "
-        "where they lead nowhere they are left out.", one_or_more(choice("run", "goto", "transitions"))),
+        "where they lead nowhere they are left out.", read.one_or_more(read.choice("run", "goto", "transitions"))),
 )  # fmt: skip
 ESCALATE = table(
     "escalate", "Try again with more memory after oom, with more time after a timeout.",
     *_GROWTH,
-    Key("rounds", "whole number", "How often at the most; 3 where it is left out.", integer(1, RETRIES_MAX)),
+    Key("rounds", "whole number", "How often at the most; 3 where it is left out.", read.integer(1, RETRIES_MAX)),
 )  # fmt: skip
 
 FAILURE_TABLES = (

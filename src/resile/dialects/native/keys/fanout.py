@@ -9,21 +9,9 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
 from resile.dialects.native.keys.failures import read_backoff
+from resile.dialects.reading import values as read
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, table
-from resile.dialects.reading.values import (
-    choice,
-    duration,
-    expression,
-    integer,
-    non_empty,
-    number,
-    one_of,
-    template,
-    text,
-    true_or_false,
-    wrong,
-)
 from resile.errors import shorten
 from resile.languages.references import names
 from resile.model.fanout import Breaker
@@ -43,7 +31,7 @@ def _path(reading: Reading, node: Node) -> Any:
     """Read a JSON path and check it, unless it contains a reference."""
     import re
 
-    source = non_empty(template, "`json_path`")(reading, node)
+    source = read.non_empty(read.template, "`json_path`")(reading, node)
     if source is INVALID or "${" in source or re.fullmatch(_PLAIN_PATH, source):
         return source
     from jsonpath import JSONPathEnvironment, JSONPathError
@@ -59,7 +47,7 @@ def _path(reading: Reading, node: Node) -> Any:
 
 def _filter(reading: Reading, node: Node) -> Any:
     """Read an expression about one item; it takes no references."""
-    source = expression(reading, node)
+    source = read.expression(reading, node)
     if source is not INVALID and (found := names(source)):
         message = f"`${{{shorten(found[0][0])}}}` can't stand in a filter"
         reading.report.error("value", message, node, hint="it is JavaScript that sees `item`: item.size > 3")
@@ -71,7 +59,7 @@ def _sort_by(reading: Reading, node: Node) -> Any:
     """Read sort fields with their directions, in normalized form."""
     import re
 
-    source = non_empty(text, "`sort_by`")(reading, node)
+    source = read.non_empty(read.text, "`sort_by`")(reading, node)
     if source is INVALID:
         return INVALID
     parts: list[str] = []
@@ -79,7 +67,7 @@ def _sort_by(reading: Reading, node: Node) -> Any:
         found = re.fullmatch(_SORT, part.strip())
         if found is None:
             hint = "sort_by: size DESC, owner.name NULLS FIRST"
-            return wrong(reading, node, "fields, each with ASC or DESC, NULLS FIRST or NULLS LAST as needed", hint)
+            return read.wrong(reading, node, "fields, each with ASC or DESC, NULLS FIRST or NULLS LAST as needed", hint)
         order = " ".join(word.upper() for word in f"{found[2] or ''} {found[3] or ''}".split())
         parts.append(f"{found[1]} {order}".rstrip())
     return ", ".join(parts)
@@ -89,17 +77,17 @@ def _field(reading: Reading, node: Node) -> Any:
     """Read the name of an item's field, or a dotted path to one."""
     import re
 
-    source = text(reading, node)
+    source = read.text(reading, node)
     if source is INVALID or re.fullmatch(_FIELD, source):
         return source
-    return wrong(reading, node, "a field of the items, such as name or owner.id")
+    return read.wrong(reading, node, "a field of the items, such as name or owner.id")
 
 
 def _on_item_failure(reading: Reading, node: Node) -> Any:
     """Read a word, or `custom:` with a handler's name: the word and the node of the name."""
     if isinstance(node, Scalar) and node.text.startswith(CUSTOM):
         return CUSTOM, node
-    word = choice(*ITEM_FAILURES, f"{CUSTOM}NAME")(reading, node)
+    word = read.choice(*ITEM_FAILURES, f"{CUSTOM}NAME")(reading, node)
     return INVALID if word is INVALID else (word, node)
 
 
@@ -113,7 +101,7 @@ def _collection(reading: Reading, node: Node) -> Any:
         value = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else digits
         size = _batch_size(reading, Scalar(value, digits, node.line, node.column))
         return INVALID if size is INVALID else ("batched", size)
-    word = choice("aggregate", "immediate", "batched")(reading, node)
+    word = read.choice("aggregate", "immediate", "batched")(reading, node)
     return INVALID if word is INVALID else (word, None)
 
 
@@ -144,17 +132,17 @@ def _retry_config(reading: Reading, node: Node) -> Any:
     return fields if isinstance(node, Mapping) else INVALID
 
 
-_count = integer(1, ITEMS_MAX)
-_batch_size = integer(1, ITEMS_MAX)
-max_parallel = integer(1, PARALLEL_MAX)
+_count = read.integer(1, ITEMS_MAX)
+_batch_size = read.integer(1, ITEMS_MAX)
+max_parallel = read.integer(1, PARALLEL_MAX)
 
 INPUT_STEP = table(
     "input", "Where the items of a map come from: one of these.",
     Key("step", "name", "The step before this one whose output is the list of items; the map needs it.",
-        non_empty(text, "`step`")),
-    Key("path", "path", "A file beside the workflow file.", non_empty(template, "`path`")),
-    Key("command", "command", "A command that prints them.", non_empty(text, "`command`")),
-    Key("template", "text", "A text whose value is a list.", non_empty(template, "`template`")),
+        read.non_empty(read.text, "`step`")),
+    Key("path", "path", "A file beside the workflow file.", read.non_empty(read.template, "`path`")),
+    Key("command", "command", "A command that prints them.", read.non_empty(read.text, "`command`")),
+    Key("template", "text", "A text whose value is a list.", read.non_empty(read.template, "`template`")),
 )  # fmt: skip
 PHASE = table(
     "setup, reduce, agent_template", "A list of steps, as a mapping.",
@@ -167,22 +155,24 @@ MAP = table(
         "step's output; any other text is a command that prints them."),
     Key("json_path", "JSON path", "Which part of the input are the items; one array means its elements.", _path),
     Key("filter", "expression", "Only items for which this holds; it sees `item`.", _filter),
-    true_or_false("filter_bare", "`true`: the filter sees the fields of an item by their names as well."),
+    read.true_or_false("filter_bare", "`true`: the filter sees the fields of an item by their names as well."),
     Key("sort_by", "fields", "The order: fields, each with `ASC` or `DESC`, `NULLS FIRST` or `NULLS LAST`.", _sort_by),
     Key("distinct", "field", "Of items with the same value of this field only the first.", _field),
-    Key("offset", "whole number", "Leave out so many items at the start.", integer(0, ITEMS_MAX)),
+    Key("offset", "whole number", "Leave out so many items at the start.", read.integer(0, ITEMS_MAX)),
     Key("max_items", "whole number", "No more items than this.", _count, "items_max"),
     Key("max_parallel", "whole number", "Items that run at once.", max_parallel),
-    Key("item_timeout", "duration", "The time for each item, all its steps together.", duration,
+    Key("item_timeout", "duration", "The time for each item, all its steps together.", read.duration,
         "item_timeout_seconds"),
-    Key("timeout_per_agent", "as `item_timeout`", "The same as `item_timeout`.", duration, "item_timeout_seconds"),
+    Key("timeout_per_agent", "as `item_timeout`", "The same as `item_timeout`.", read.duration, "item_timeout_seconds"),
     Key("steps", "list or mapping", "What runs for each item: a list in order, a mapping by `needs`."),
     Key("agent_template", "list, or {commands}", "The same as `steps`, as a list.", field="steps"),
     Key("error_policy", "mapping", "What failed items mean; instead of the workflow's, as a whole."),
-    one_of("isolation", "`worktree`: each item has a git worktree, and what it commits is merged.", "none", "worktree"),
+    read.one_of("isolation", "`worktree`: each item has a git worktree, and what it commits is merged.", "none",
+        "worktree"),
     Key("scope", "text", "What the scopes of the items are called, instead of by the step's name.",
-        non_empty(text, "`scope`")),
-    Key("item_name", "text", "What the item is called in texts, besides `item`.", non_empty(text, "`item_name`")),
+        read.non_empty(read.text, "`scope`")),
+    Key("item_name", "text", "What the item is called in texts, besides `item`.",
+        read.non_empty(read.text, "`item_name`")),
 )  # fmt: skip
 ERROR_POLICY = table(
     "error_policy", "What a failed item means for itself and for its map.",
@@ -191,9 +181,9 @@ ERROR_POLICY = table(
         "not say otherwise; `skip`: drop it; `stop`: keep it and end the map; `fail`: keep it, and fail the map once "
         "all are done; `carry_on`: as `fail`, but what needs the map runs where some items succeeded; `custom:NAME`: a "
         "failure handler or one of `handlers` answers the failures of its steps, then as `dlq`.", _on_item_failure),
-    true_or_false("continue_on_failure", "`false`: the first failed item ends the map."),
+    read.true_or_false("continue_on_failure", "`false`: the first failed item ends the map."),
     Key("max_failures", "whole number", "So many failed items end the map.", _count, "failures_max"),
-    Key("failure_threshold", "number from 0 to 1", "A larger share of failed items ends the map.", number(0, 1)),
+    Key("failure_threshold", "number from 0 to 1", "A larger share of failed items ends the map.", read.number(0, 1)),
     Key("failure_threshold_min_items", "whole number",
         "Look at the share only after so many items; 10 where it is left out.", _count, "threshold_items_min"),
     Key("error_collection", "aggregate, immediate, batched, or {batched}",
@@ -205,7 +195,7 @@ ERROR_POLICY = table(
 RETRY_CONFIG = table(
     "retry_config", "Run a failed item again.",
     Key("max_attempts", "whole number", "How often in all, the first included; 3 where it is left out.",
-        integer(1, RETRIES_MAX), "attempts_max"),
+        read.integer(1, RETRIES_MAX), "attempts_max"),
     Key("backoff", "duration, type, mapping or null",
         "The waits in between; 1s, 2s, 4s … where it is left out, none with null.", read_item_backoff),
 )  # fmt: skip
@@ -221,7 +211,7 @@ CIRCUIT_BREAKER = table(
     "circuit_breaker", "Hold items back while what they depend on is down; held ones wait, none is lost.",
     Key("failure_threshold", "whole number", "So many failures in a row open it; 5 where it is left out.", _count),
     Key("success_threshold", "whole number", "So many successes close it again; 3 where it is left out.", _count),
-    Key("timeout", "duration", "How long it stays open; 30s where it is left out.", duration, "timeout_seconds"),
+    Key("timeout", "duration", "How long it stays open; 30s where it is left out.", read.duration, "timeout_seconds"),
     Key("half_open_requests", "whole number", "How many items then test it; 3 where it is left out.", max_parallel),
 )  # fmt: skip
 

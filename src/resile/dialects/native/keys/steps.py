@@ -17,31 +17,9 @@ from resile.dialects.native.keys.ir import IR_STEP, IR_WORKFLOW
 from resile.dialects.native.step_types.commands import AGENT_SETTINGS, FILE, PROMPT, read_agent
 from resile.dialects.native.step_types.programs import HTTP_KEYS, PYTHON_KEYS
 from resile.dialects.native.step_types.registry import IR_TYPES, STEP_TYPES
+from resile.dialects.reading import values as read
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Table, read_mapping, table
-from resile.dialects.reading.values import (
-    CONDITION,
-    IDENTIFIER,
-    choice,
-    condition,
-    duration,
-    duration_or_zero,
-    environment,
-    integer,
-    memory,
-    non_empty,
-    number,
-    one_of,
-    one_or_more,
-    program,
-    read_inputs,
-    schema,
-    template,
-    text,
-    texts,
-    true_or_false,
-    wrong,
-)
 from resile.errors import shorten
 from resile.model.limits import RETRIES_MAX
 from resile.model.workflow import Capture, CaptureForm, Input, Need, Resources, Secret
@@ -57,10 +35,10 @@ GPUS_MAX = 10_000
 def _inputs(reading: Reading, node: Node) -> Any:
     """Read declared inputs: each a default, or a mapping with type, default and so on."""
     if not isinstance(node, Mapping):
-        return wrong(reading, node, "a mapping of names to defaults")
+        return read.wrong(reading, node, "a mapping of names to defaults")
     result: dict[str, Input] = {}
     for name, (key, value) in node.entries.items():
-        if not reading.is_checked and not IDENTIFIER.fullmatch(name.replace("-", "_")):
+        if not reading.is_checked and not read.IDENTIFIER.fullmatch(name.replace("-", "_")):
             reading.report.error("name", f"`{shorten(name)}` can't be the name of an input", key)
             continue
         declared = _input(reading, value)
@@ -93,11 +71,11 @@ def _input_default(reading: Reading, node: Node, kind: Any) -> Any:
     if kind == "json" or (kind is None and not isinstance(node, Scalar)):
         return Input(kind="json", default=value)
     if not isinstance(node, Scalar) or (kind is None and value is None):
-        return wrong(reading, node, "a default", "an input without one: {required: true} or {type: text}")
+        return read.wrong(reading, node, "a default", "an input without one: {required: true} or {type: text}")
     if kind == "number" and (isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)):
-        return wrong(reading, node, "a finite number")
+        return read.wrong(reading, node, "a finite number")
     if kind == "bool" and not isinstance(value, bool):
-        return wrong(reading, node, "true or false")
+        return read.wrong(reading, node, "true or false")
     return Input(kind=kind or "text", default=value if kind in ("number", "bool") else node.text)
 
 
@@ -106,12 +84,12 @@ def _secrets(reading: Reading, node: Node) -> Any:
     result: dict[str, Secret] = {}
     if isinstance(node, Sequence):
         for item in node.items:
-            name = text(reading, item)
+            name = read.text(reading, item)
             if name is not INVALID and _secret_name(reading, name, item):
                 result[name] = Secret(env=name)
         return result
     if not isinstance(node, Mapping):
-        return wrong(reading, node, "a list of environment variables, or a mapping")
+        return read.wrong(reading, node, "a list of environment variables, or a mapping")
     for name, (key, value) in node.entries.items():
         fields = read_mapping(reading, value, SECRET)
         # A keychain secret is named `entry.field`; check it as `entry_field`.
@@ -125,7 +103,7 @@ def _secrets(reading: Reading, node: Node) -> Any:
 
 def _secret_name(reading: Reading, name: str, node: Node) -> bool:
     """Is this a valid name for a secret? Steps get it as an environment variable."""
-    if IDENTIFIER.fullmatch(name) or reading.is_checked:
+    if read.IDENTIFIER.fullmatch(name) or reading.is_checked:
         return True
     reading.report.error("name", f"`{shorten(name)}` can't be the name of a secret", node)
     return False
@@ -134,11 +112,11 @@ def _secret_name(reading: Reading, name: str, node: Node) -> bool:
 def _capture(reading: Reading, node: Node) -> Any:
     """Read the names that captures give to parts of the output."""
     if isinstance(node, Scalar):
-        name = text(reading, node)
+        name = read.text(reading, node)
         return (Capture(name),) if name is not INVALID and capture_name(reading, name, node) else INVALID
     if not isinstance(node, Mapping):
-        return wrong(reading, node, "a name, or a mapping of names to forms")
-    read_form = choice(*CAPTURE_FORMS)
+        return read.wrong(reading, node, "a name, or a mapping of names to forms")
+    read_form = read.choice(*CAPTURE_FORMS)
     result: list[Capture] = []
     for name, (key, value) in node.entries.items():
         form = read_form(reading, value)
@@ -152,7 +130,7 @@ def capture_name(reading: Reading, name: str, node: Node) -> bool:
     """May a value be captured under this name, so that `${NAME}` finds it?"""
     if name in ROOTS:
         reading.report.error("reserved", f"`{name}` is reserved and can't be captured", node)
-    elif not IDENTIFIER.fullmatch(name):
+    elif not read.IDENTIFIER.fullmatch(name):
         hint = "letters, digits and `_`, not starting with a digit"
         reading.report.error("name", f"`{shorten(name)}` can't be the name of a captured value", node, hint=hint)
     else:
@@ -172,7 +150,7 @@ def _version(reading: Reading, node: Node) -> Any:
         message = f"this file is for version {node.value}; this Resile reads version {VERSION}"
         reading.report.error("version", message, node, hint="install a newer Resile, or write `resile: 1`")
         return INVALID
-    return integer(VERSION, VERSION)(reading, node)
+    return read.integer(VERSION, VERSION)(reading, node)
 
 
 def _needs(reading: Reading, node: Node) -> Any:
@@ -184,14 +162,14 @@ def _needs(reading: Reading, node: Node) -> Any:
         names = [item.text for item in node.items if type(item) is Scalar and item.value == item.text]
         if len(names) == len(node.items) and "\0" not in "".join(names):
             return tuple(names), node.items
-    found = texts(_need)(reading, node)
+    found = read.texts(_need)(reading, node)
     return tuple([value for value, _ in found]), [item for _, item in found]
 
 
 def _need(reading: Reading, node: Node) -> Any:
     """Read a need: a name, names joined by `|`, or a mapping."""
     if not isinstance(node, Mapping):
-        return text(reading, node)
+        return read.text(reading, node)
     fields = read_mapping(reading, node, NEED)
     if not fields.get("any_of"):
         reading.report.error("value", "a need names at least one step in `any_of`", node)
@@ -202,59 +180,61 @@ def _need(reading: Reading, node: Node) -> Any:
 INPUT = table(
     "an input", "What is known about a value that the caller gives.",
     Key("default", "value", "Taken where the caller gives none."),
-    true_or_false("required", "The caller must give it."),
-    one_of("type", "What a given value is read as.", "text", "number", "bool", "json"),
-    Key("schema", "JSON schema", "What a given value must be.", schema),
+    read.true_or_false("required", "The caller must give it."),
+    read.one_of("type", "What a given value is read as.", "text", "number", "bool", "json"),
+    Key("schema", "JSON schema", "What a given value must be.", read.schema),
 )  # fmt: skip
 SECRET = table(
     "a secret", "Where a secret's value comes from: one of the two.",
-    Key("env", "text", "The environment variable that holds it.", non_empty(text, "`env`")),
-    Key("file", "path", "The file that holds it, relative to the workflow file.", non_empty(text, "`file`")),
+    Key("env", "text", "The environment variable that holds it.", read.non_empty(read.text, "`env`")),
+    Key("file", "path", "The file that holds it, relative to the workflow file.", read.non_empty(read.text, "`file`")),
 )  # fmt: skip
 RESOURCES = table(
     "resources", "What a step takes of the machine while it runs.",
-    Key("cpus", "number", "Processors, parts of one included.", number(0.001, CPUS_MAX)),
-    Key("memory", "size", "Memory: bytes, or `512m`, `4g`, `4GiB`.", memory, "memory_bytes"),
-    Key("gpus", "whole number", "Whole graphics processors, given as CUDA_VISIBLE_DEVICES.", integer(0, GPUS_MAX)),
-    Key("runtime", "duration", "Enforced like `timeout`.", duration, "runtime_seconds"),
+    Key("cpus", "number", "Processors, parts of one included.", read.number(0.001, CPUS_MAX)),
+    Key("memory", "size", "Memory: bytes, or `512m`, `4g`, `4GiB`.", read.memory, "memory_bytes"),
+    Key("gpus", "whole number", "Whole graphics processors, given as CUDA_VISIBLE_DEVICES.", read.integer(0, GPUS_MAX)),
+    Key("runtime", "duration", "Enforced like `timeout`.", read.duration, "runtime_seconds"),
     Key("escalate", "mapping", "Ask for more and try again after oom or a timeout."),
 )  # fmt: skip
 NEED = table(
     "a need", "What a step waits for, with how it is met.",
-    Key("any_of", "name or list of names", "It waits for all of these, and is met by one success.", texts(text)),
-    true_or_false("skip_satisfies", "`true`: a skipped step meets it too, as list order does."),
+    Key("any_of", "name or list of names", "It waits for all of these, and is met by one success.",
+        read.texts(read.text)),
+    read.true_or_false("skip_satisfies", "`true`: a skipped step meets it too, as list order does."),
 )  # fmt: skip
 ARC = table(
     "an arc", "One way to go on.",
-    Key("step", "text", "The step to run next.", text),
-    Key("when", "condition", "Only where this holds.", condition),
-    Key("args", "mapping", "Values for the step that it leads to.", read_inputs),
+    Key("step", "text", "The step to run next.", read.text),
+    Key("when", "condition", "Only where this holds.", read.condition),
+    Key("args", "mapping", "Values for the step that it leads to.", read.read_inputs),
 )  # fmt: skip
 ARCS = table(
     "next", "Ways to go on, with a mode.",
-    one_of("mode", "Take every arc that holds, or the first.", "all", "first"),
+    read.one_of("mode", "Take every arc that holds, or the first.", "all", "first"),
     Key("arcs", "list of arcs", "The arcs, in order."),
 )  # fmt: skip
 STEP_KEYS = table(
     "a step", "One node of the workflow; it needs exactly one action.",
-    Key("id", "text", "The name of a step in a list.", text),
-    Key("name", "text", "The name of a step in a list that has no `id`.", text),
+    Key("id", "text", "The name of a step in a list.", read.text),
+    Key("name", "text", "The name of a step in a list that has no `id`.", read.text),
     *(key for row in STEP_TYPES if row not in IR_TYPES for key in (row.key, *row.aliases)),
     Key("inputs", "mapping", "The parameters of a python step's `main`, or the inputs of a workflow; one `${…}` keeps "
         "the type of its value."),
     Key("needs", "name, mapping, or list", 'Steps that must have succeeded; `"a|b"` is satisfied by either.', _needs),
-    Key("when", "condition", "Skip the step where this does not hold.", condition),
-    Key("env", "mapping", "Added to the environment of the step.", environment),
+    Key("when", "condition", "Skip the step where this does not hold.", read.condition),
+    Key("env", "mapping", "Added to the environment of the step.", read.environment),
     Key("working_dir", "path", "Where the step runs, relative to the caller's folder.",
-        non_empty(template, "`working_dir`")),
-    Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", program),
-    Key("stdin", "text", "What the command of `shell` reads.", template),
+        read.non_empty(read.template, "`working_dir`")),
+    Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", read.program),
+    Key("stdin", "text", "What the command of `shell` reads.", read.template),
     Key("capture", "name, or mapping of names to forms", "Gives the output names: " + ", ".join(CAPTURE_FORMS) + ".",
         _capture),
     Key("outputs", "path or list of paths", "Files that must exist when the step is done.",
-        texts(non_empty(template, "an output"))),
-    Key("timeout", "duration", "SIGTERM after this time, SIGKILL after the grace time.", duration, "timeout_seconds"),
-    Key("grace", "duration", "The time between SIGTERM and SIGKILL.", duration_or_zero, "grace_seconds"),
+        read.texts(read.non_empty(read.template, "an output"))),
+    Key("timeout", "duration", "SIGTERM after this time, SIGKILL after the grace time.",
+        read.duration, "timeout_seconds"),
+    Key("grace", "duration", "The time between SIGTERM and SIGKILL.", read.duration_or_zero, "grace_seconds"),
     Key("retry", "whole number or mapping", "Try again when the step fails; the same as `on_failure.retry`.",
         read_retry),
     Key("on_failure", "true, false, command, list or mapping",
@@ -262,23 +242,25 @@ STEP_KEYS = table(
     Key("on_fail", "as `on_failure`", "The same as `on_failure`.", field="on_failure"),
     Key("on_success", "command, step, list or mapping", "Follows a success, before dependents start."),
     Key("failure_handler", "name", "The rules of `failure_handlers` under this name answer the step's failures first."),
-    true_or_false("park", "Hold the step for a person to judge when it stays failed."),
-    Key("max_attempts", "whole number", "As inside `on_failure`, where it belongs.", integer(1, RETRIES_MAX)),
-    Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", integer(1, RETRIES_MAX), "max_attempts"),
-    true_or_false("fail_workflow", "As inside `on_failure`; `false`: the run does not fail for this step."),
+    read.true_or_false("park", "Hold the step for a person to judge when it stays failed."),
+    Key("max_attempts", "whole number", "As inside `on_failure`, where it belongs.", read.integer(1, RETRIES_MAX)),
+    Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", read.integer(1, RETRIES_MAX),
+        "max_attempts"),
+    read.true_or_false("fail_workflow", "As inside `on_failure`; `false`: the run does not fail for this step."),
     Key("resources", "mapping", "What the step takes of the machine while it runs.", _resources),
     Key("next", "name, list, or mapping", "Steps that run because this one went well, each `{step, when}`."),
-    true_or_false("critical", "`true`: when it fails, every unfinished step beside it is canceled."),
-    one_of("rerun_on_loss", "`never`: park an attempt that was lost, instead of running it again.", "retry", "never",
+    read.true_or_false("critical", "`true`: when it fails, every unfinished step beside it is canceled."),
+    read.one_of("rerun_on_loss", "`never`: park an attempt that was lost, instead of running it again.", "retry",
+        "never",
         field="on_loss"),
-    true_or_false("commit_required", "The step must have made a commit in the git repository it runs in."),
+    read.true_or_false("commit_required", "The step must have made a commit in the git repository it runs in."),
     Key("ir", "mapping", "What only files of other systems say ([ir.md](ir.md))."),
 )  # fmt: skip
 FOREACH = table(
     "a step, for items", "Keys of a step whose output is a list, and of the steps that run for each of its items.",
-    true_or_false("foreach",
+    read.true_or_false("foreach",
         "`true`: the output is a list, and steps that need this one run once for each of its items."),
-    one_of("fanout", "Below a `foreach` step: `reduce` runs once, after all items; `map` is the default.",
+    read.one_of("fanout", "Below a `foreach` step: `reduce` runs once, after all items; `map` is the default.",
         "map", "reduce"),
     Key("max_parallel", "whole number", "Beside `foreach`: items that run at once.", max_parallel),
     Key("error_policy", "mapping",
@@ -288,33 +270,33 @@ FOREACH = table(
 )  # fmt: skip
 COMMAND = table(
     "a step, in a handler", "The key that only the commands of a handler have.",
-    true_or_false("continue_on_error", "The next command runs even if this one fails."),
+    read.true_or_false("continue_on_error", "The next command runs even if this one fails."),
 )  # fmt: skip
 STEP = replace(STEP_KEYS, keys={**STEP_KEYS.keys, **FOREACH.keys, **COMMAND.keys}, under_ir=IR_STEP.keys)
 WORKFLOW_KEYS = table(
     "the workflow", "The file itself.",
     Key("resile", "1", "The version of the native file.", _version),
     Key("name", "text", "What the workflow is called; the file's name where it is left out.",
-        non_empty(text, "`name`")),
+        read.non_empty(read.text, "`name`")),
     Key("steps", "list or mapping", "A list runs in order, a mapping by `needs`."),
     Key("inputs", "mapping", "Values that the caller gives, with their defaults.", _inputs),
-    Key("env", "mapping", "Added to the environment of every step.", environment),
+    Key("env", "mapping", "Added to the environment of every step.", read.environment),
     Key("env_files", "path or list of paths",
         "Files of NAME=value lines beside the workflow file, read when a run starts; `env` stands above them.",
-        one_or_more(non_empty(text, "a path"))),
+        read.one_or_more(read.non_empty(read.text, "a path"))),
     Key("secrets", "list or mapping",
         "Values that never appear in logs, events or the database; all steps of the run have them.", _secrets),
     Key("max_parallel", "whole number", "Steps that run at once; the number of processors where it is left out.",
         max_parallel),
-    Key("grace", "duration", "The time between SIGTERM and SIGKILL, for every step.", duration_or_zero,
+    Key("grace", "duration", "The time between SIGTERM and SIGKILL, for every step.", read.duration_or_zero,
         "grace_seconds"),
-    Key("shell_program", "text", "The shell for every step; `sh` where it is left out.", program),
+    Key("shell_program", "text", "The shell for every step; `sh` where it is left out.", read.program),
     Key("agent", "command or mapping", "The agent that `agent` steps ask; `claude -p` where it is left out.",
         read_agent),
     Key("failure_handlers", "mapping", "Rules by name, which steps share with `failure_handler`."),
     Key("routing", "mapping", "Limits and defaults of jumps and remedies.",
         lambda reading, node: read_mapping(reading, node, ROUTING)),
-    one_of("mode", "The workflow is `setup`, then a step called `map`, then `reduce`, instead of `steps`.",
+    read.one_of("mode", "The workflow is `setup`, then a step called `map`, then `reduce`, instead of `steps`.",
         "mapreduce"),
     Key("setup", "list of steps, or {commands}", "What runs before the map, in order."),
     Key("map", "mapping", "What runs for each item."),
@@ -327,6 +309,6 @@ WORKFLOW_KEYS = table(
 WORKFLOW = replace(WORKFLOW_KEYS, under_ir=IR_WORKFLOW.keys)
 
 TABLES: tuple[Table, ...] = (
-    WORKFLOW, STEP_KEYS, FOREACH, COMMAND, *FANOUT_TABLES, *FAILURE_TABLES, NEED, ARCS, ARC, CONDITION, RESOURCES,
+    WORKFLOW, STEP_KEYS, FOREACH, COMMAND, *FANOUT_TABLES, *FAILURE_TABLES, NEED, ARCS, ARC, read.CONDITION, RESOURCES,
     HTTP_KEYS, PYTHON_KEYS, FILE, AGENT_SETTINGS, PROMPT, INPUT, SECRET
 )  # fmt: skip

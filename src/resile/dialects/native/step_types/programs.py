@@ -15,19 +15,9 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.context import Defaults, NativeReading
 from resile.dialects.native.keys.model_fields import as_model, fields_of
 from resile.dialects.native.step_types.contract import Inherited, StepType, StepWriter
+from resile.dialects.reading import values as read
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, table
-from resile.dialects.reading.values import (
-    integer,
-    non_empty,
-    one_or_more,
-    read_data,
-    read_inputs,
-    template,
-    text,
-    true_or_false,
-    wrong,
-)
 from resile.errors import shorten
 from resile.languages.references import names
 from resile.model.limits import PROGRAM_BYTES_MAX
@@ -56,7 +46,7 @@ def _http(reading: Reading, node: Node) -> Any:
 
 def _url(reading: Reading, node: Node) -> Any:
     """Read a URL: references may fill its path and query, or one reference may be the whole URL."""
-    url = template(reading, node)
+    url = read.template(reading, node)
     if url is INVALID or reading.is_checked:
         return url
     message, hint = reading.language.check_url(url)
@@ -68,19 +58,21 @@ def _url(reading: Reading, node: Node) -> Any:
 
 def _method(reading: Reading, node: Node) -> Any:
     """The method of a request, in capitals."""
-    value = text(reading, node)
+    value = read.text(reading, node)
     if value is INVALID or not re.fullmatch(r"[A-Za-z]{1,20}", value):
-        return INVALID if value is INVALID else wrong(reading, node, "a method such as GET, POST, PUT, PATCH, DELETE")
+        return (
+            INVALID if value is INVALID else read.wrong(reading, node, "a method such as GET, POST, PUT, PATCH, DELETE")
+        )
     return value.upper()
 
 
 def _headers(reading: Reading, node: Node) -> Any:
     """Read headers by name; only their values may contain references."""
     if not isinstance(node, Mapping):
-        return wrong(reading, node, "a mapping of names to values")
+        return read.wrong(reading, node, "a mapping of names to values")
     result: dict[str, str] = {}
     for name, (key, value) in node.entries.items():
-        content = template(reading, value)
+        content = read.template(reading, value)
         if not reading.is_checked and not re.fullmatch(_TOKEN, name):
             reading.report.error("name", f"`{shorten(name)}` can't be the name of a header", key)
         elif content is not INVALID and not reading.is_checked and re.search(r"[\r\n]", content):
@@ -91,10 +83,9 @@ def _headers(reading: Reading, node: Node) -> Any:
 
 
 def _json(reading: Reading, node: Node) -> Any:
-    """Read the data of a body; null means no body."""
     if isinstance(node, Scalar) and node.value is None:
-        return wrong(reading, node, "data", "an empty request has no `json`; null is written `body: 'null'`")
-    return read_data(reading, node)
+        return read.wrong(reading, node, "data", "an empty request has no `json`; null is written `body: 'null'`")
+    return read.read_data(reading, node)
 
 
 def _python(reading: Reading, node: Node) -> Any:
@@ -113,7 +104,7 @@ def _python(reading: Reading, node: Node) -> Any:
 
 def _code(reading: Reading, node: Node) -> Any:
     """Read a text without references: a value must never decide what runs."""
-    value = text(reading, node)
+    value = read.text(reading, node)
     if value is not INVALID and reading.language.has_references and (found := names(value)):
         hint = "give it to `main` under `inputs`"
         message = f"`${{{shorten(found[0][0])}}}` can't stand here: a value never becomes code"
@@ -124,7 +115,7 @@ def _code(reading: Reading, node: Node) -> Any:
 
 def _source(reading: Reading, node: Node) -> Any:
     """Code of a bounded size."""
-    source = non_empty(_code, "the code")(reading, node)
+    source = read.non_empty(_code, "the code")(reading, node)
     if source is INVALID or reading.is_checked:
         return source
     if len(source.encode("utf-8", "surrogateescape")) > PROGRAM_BYTES_MAX:
@@ -150,7 +141,7 @@ def _with_inputs(reading: NativeReading, _: str, node: Mapping, fields: dict[str
     if action.inputs:
         hint = "keep one of them"
         reading.report.error("conflict", "`python` has `inputs` already", node.entries["inputs"][0], hint=hint)
-    inputs = read_inputs(reading, fields["inputs"])
+    inputs = read.read_inputs(reading, fields["inputs"])
     return action if inputs is INVALID else replace(action, inputs=inputs)
 
 
@@ -166,24 +157,25 @@ HTTP_KEYS = table(
         _url),
     Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", _method),
     Key("headers", "mapping", "Headers by name; a value may hold no line break.", _headers),
-    Key("body", "text", "What is sent, as text.", template),
+    Key("body", "text", "What is sent, as text.", read.template),
     Key("json", "data", "What is sent, as JSON; a text that is one `${…}` keeps the type of its value.", _json),
-    Key("params", "data", "What goes behind the url, as a query.", read_data),
-    Key("form", "data", "The body of a form.", read_data),
-    true_or_false("envelope", "`true`: the output holds the status and the headers as well."),
-    true_or_false("verify", "`false`: the certificate of the server is not looked at.", "is_verified"),
+    Key("params", "data", "What goes behind the url, as a query.", read.read_data),
+    Key("form", "data", "The body of a form.", read.read_data),
+    read.true_or_false("envelope", "`true`: the output holds the status and the headers as well."),
+    read.true_or_false("verify", "`false`: the certificate of the server is not looked at.", "is_verified"),
     Key("expect_status", "whole number or list", "The only statuses that are a success; redirects among them are not "
-        "followed.", lambda reading, node: one_or_more(integer(100, 599))(reading, node) or INVALID),
+        "followed.", lambda reading, node: read.one_or_more(read.integer(100, 599))(reading, node) or INVALID),
 )  # fmt: skip
 PYTHON_KEYS = table(
     "python", "Code for an interpreter of its own; `${…}` in it is refused, values come as `inputs`.",
     Key("source", "code", "The code; if it defines `main`, that is called and what it returns is the output.", _source),
-    Key("file", "path", "The file that holds the code, relative to the workflow file.", non_empty(_code, "`file`")),
-    Key("inputs", "mapping", "As `inputs` of the step.", read_inputs),
+    Key("file", "path", "The file that holds the code, relative to the workflow file.",
+        read.non_empty(_code, "`file`")),
+    Key("inputs", "mapping", "As `inputs` of the step.", read.read_inputs),
     Key("names", "name or list", "Parameters of `main` that are looked for among everything the step sees.",
-        one_or_more(non_empty(text, "a name"))),
-    Key("places", "mapping", "Values that stand in the code itself, as data, under these names.", read_inputs),
-    true_or_false("status_fails", '`false`: a returned `{"status": "error"}` does not fail the step.'),
+        read.one_or_more(read.non_empty(read.text, "a name"))),
+    Key("places", "mapping", "Values that stand in the code itself, as data, under these names.", read.read_inputs),
+    read.true_or_false("status_fails", '`false`: a returned `{"status": "error"}` does not fail the step.'),
 )  # fmt: skip
 
 HTTP = StepType(

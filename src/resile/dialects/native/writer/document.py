@@ -136,7 +136,6 @@ def _secrets(secrets: dict[str, Secret]) -> Any:
 
 
 def _program(workflow: Workflow) -> str:
-    """The shell of all commands, or `sh` if they use several."""
     programs = {program for step in (*workflow.steps, workflow.end) for program in _programs(step)}
     return programs.pop() if len(programs) == 1 else "sh"
 

@@ -19,16 +19,8 @@ from resile.dialects.native.graph.routes import STRING_LITERAL, remedies_among
 from resile.dialects.native.keys.steps import RESOURCES, STEP
 from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.step_types.registry import BY_STRUCT
+from resile.dialects.native.writer import values
 from resile.dialects.native.writer.rules import escalation_of, rules_in_full, short_keys_for, success_keys_for
-from resile.dialects.native.writer.values import (
-    condition,
-    need,
-    one_or_list,
-    plain,
-    short_form,
-    under_ir,
-    written_fields,
-)
 from resile.dialects.native.writer.yaml import Block
 from resile.dialects.reading.key_tables import Table
 from resile.errors import Diagnostic
@@ -64,7 +56,7 @@ class Writer:
 
     def fields(self, value: Struct, known: Table, *only: str) -> dict[str, Any]:
         """Write the fields of a model value that differ from their defaults, by the rows of its table."""
-        return written_fields(value, known, *only)
+        return values.written_fields(value, known, *only)
 
     def workflow(self, workflow: Workflow) -> Block:
         """Write an inline workflow."""
@@ -99,7 +91,7 @@ class Writer:
         written = self.step(step, around, name, needs)
         if step.name in odd:
             written["called_only"] = odd[step.name]
-        return under_ir(written, STEP)
+        return values.under_ir(written, STEP)
 
     def step(self, step: Step, around: Inherited, name: dict[str, str], needs: tuple[Need, ...] = ()) -> Block:
         """Write the keys of a step."""
@@ -135,14 +127,16 @@ class Writer:
         if kind.write is not None:
             written = kind.write(action, self, inner)
         else:
-            written = {word: written_fields(action, kind.keys) if kind.keys is not None else plain(action)}
-        return {**written, word: short_form(written[word], kind.short)} if kind.short else written
+            written = {
+                word: values.written_fields(action, kind.keys) if kind.keys is not None else values.plain(action)
+            }
+        return {**written, word: values.short_form(written[word], kind.short)} if kind.short else written
 
     def commands(self, steps: tuple[Step, ...], word: str, around: Inherited) -> list[Any]:
         """Write the commands of a handler; one with only `shell` becomes a text."""
         written: list[Any] = []
         for place, step in enumerate(steps, 1):
-            keys = under_ir(self.step(step, around, _id_unless(step.name, f"{word}-{place}")), STEP)
+            keys = values.under_ir(self.step(step, around, _id_unless(step.name, f"{word}-{place}")), STEP)
             is_text = keys.keys() == {"shell"} and not keys.notes and not keys["shell"].startswith("/")
             written.append(keys["shell"] if is_text else keys)
         return written
@@ -151,7 +145,7 @@ class Writer:
         """Write the rules of a step, with its resources."""
         resources: dict[str, Any] = {}
         if step.resources is not None:
-            resources = written_fields(step.resources, RESOURCES)
+            resources = values.written_fields(step.resources, RESOURCES)
 
         def commands(steps: tuple[Step, ...], word: str) -> list[Any]:
             return self.commands(steps, word, inner)
@@ -201,18 +195,18 @@ def _edges(step: Step, needs: tuple[Need, ...]) -> dict[str, Any]:
     """Write needs, arcs, condition and time limits of a step."""
     written: dict[str, Any] = {}
     if needs:
-        written["needs"] = [need(each) for each in needs]
+        written["needs"] = [values.need(each) for each in needs]
     if step.arcs:
         arcs = [_arc(arc) for arc in step.arcs]
         written["next"] = {"mode": "first", "arcs": arcs} if step.arcs_mode == "first" else arcs
-    return written | written_fields(step, STEP, "join", "when", "timeout_seconds", "grace_seconds")
+    return written | values.written_fields(step, STEP, "join", "when", "timeout_seconds", "grace_seconds")
 
 
 def _arc(arc: Arc) -> Any:
     """Write one arc; just a name if it has no condition and no arguments."""
     if arc.when is None and not arc.args:
         return arc.step
-    when = {"when": condition(arc.when)} if arc.when is not None else {}
+    when = {"when": values.condition(arc.when)} if arc.when is not None else {}
     return {"step": arc.step, **when, **({"args": arc.args} if arc.args else {})}
 
 
@@ -223,18 +217,18 @@ def _values(step: Step) -> dict[str, Any]:
         written["capture"] = step.capture[0].name
     elif step.capture and not isinstance(step.action, Function):
         written["capture"] = {capture.name: capture.form for capture in step.capture}
-    written |= written_fields(step, STEP, "transform", "checks")
+    written |= values.written_fields(step, STEP, "transform", "checks")
     if step.cases:
         written["cases"] = [
             {"when": case.when, **({"on_failure": True} if case.on_failure else {})} for case in step.cases
         ]
-    written |= written_fields(step, STEP, "effects", "args", "aliases")
+    written |= values.written_fields(step, STEP, "effects", "args", "aliases")
     if step.outputs:
-        written["outputs"] = one_or_list(step.outputs)
-    written |= written_fields(step, STEP, "commit_required", "critical", "in_order")
+        written["outputs"] = values.one_or_list(step.outputs)
+    written |= values.written_fields(step, STEP, "commit_required", "critical", "in_order")
     if step.on_loss == "park":
         written["rerun_on_loss"] = "never"
-    return written | written_fields(step, STEP, "tags", "events", "group")
+    return written | values.written_fields(step, STEP, "tags", "events", "group")
 
 
 def _in_order(steps: tuple[Step, ...]) -> Iterator[tuple[Step, tuple[Need, ...]]]:

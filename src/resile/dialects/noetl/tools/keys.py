@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from resile.dialects.noetl.values import (
-    arguments,
-    arguments_or_template,
-    comment,
-    condition,
-    count,
-    data,
-    filled_template,
-    name,
-    template,
-    with_aliases,
-)
+from resile.dialects.noetl import values as read
 from resile.dialects.reading.key_tables import Key, Table, key_table, refused_key
 from resile.dialects.reading.values import boolean, duration, one_of
 
@@ -41,9 +30,9 @@ KINDS_REFUSED = {
     "provider": "a cloud provider",
     "test": "NoETL's own test runner",
 }
-_ARGUMENTS = Key("args", "mapping", "values for the step, by name", arguments)
-ARGS = with_aliases(_ARGUMENTS, "with", "input")
-DATA_ARGS = with_aliases(_ARGUMENTS, "data", "params", "payload")[1:]
+_ARGUMENTS = Key("args", "mapping", "values for the step, by name", read.arguments)
+ARGS = read.with_aliases(_ARGUMENTS, "with", "input")
+DATA_ARGS = read.with_aliases(_ARGUMENTS, "data", "params", "payload")[1:]
 """More names of the arguments, for tools other than requests."""
 _TOOL = (
     Key("kind", "text", "what the tool does"),
@@ -55,14 +44,14 @@ _TOOL = (
 )
 MODE = one_of("mode", "one after the other, or at the same time", "sequential", "async", "parallel")
 ITEMS = (
-    *with_aliases(Key("in", "template", "the list"), "collection"),
-    *with_aliases(Key("iterator", "text", "what the item is called", name), "element"),
+    *read.with_aliases(Key("in", "template", "the list"), "collection"),
+    *read.with_aliases(Key("iterator", "text", "what the item is called", read.name), "element"),
     MODE,
-    Key("concurrency", "number", "how many at a time", count),
-    Key("limit", "number", "how many items at the most", count),
-    Key("where", "condition", "asked of each item, which is called as in the loop", condition),
-    Key("order_by", "field or expression, `asc` or `desc`", "what the items are sorted by", filled_template),
-    Key("chunk", "number", "how many items are one item", count),
+    Key("concurrency", "number", "how many at a time", read.count),
+    Key("limit", "number", "how many items at the most", read.count),
+    Key("where", "condition", "asked of each item, which is called as in the loop", read.condition),
+    Key("order_by", "field or expression, `asc` or `desc`", "what the items are sorted by", read.filled_template),
+    Key("chunk", "number", "how many items are one item", read.count),
 )
 """The keys of a loop and of an iterator."""
 # Python code with a `main`, whose parameters are found by name.
@@ -71,27 +60,27 @@ PYTHON = key_table(
     *_TOOL,
     *DATA_ARGS,
     Key("code", "text", "the code"),
-    *with_aliases(Key("code_b64", "text", "the code in base64"), "code_base64"),
+    *read.with_aliases(Key("code_b64", "text", "the code in base64"), "code_base64"),
     Key("script", "mapping", "a file that has the code"),
     one_of("result_status", "is a result with `status: error` a failure?", "fail", "ignore"),
-    comment("libs", "Python libraries are those of the environment"),
+    read.comment("libs", "Python libraries are those of the environment"),
 )
 # Commands for bash, one after the other until one fails.
 SHELL = key_table(
     "a shell tool",
     *_TOOL,
-    *with_aliases(Key("cmds", "text or list", "the commands"), "commands", "command", "cmd"),
-    Key("env", "mapping", "variables of the environment", arguments),
-    *with_aliases(Key("cwd", "text", "the directory", template), "working_dir"),
+    *read.with_aliases(Key("cmds", "text or list", "the commands"), "commands", "command", "cmd"),
+    Key("env", "mapping", "variables of the environment", read.arguments),
+    *read.with_aliases(Key("cwd", "text", "the directory", read.template), "working_dir"),
 )
 HTTP = key_table(
     "an http tool",
     *_TOOL,
-    Key("method", "text", "GET, POST …", name),
-    *with_aliases(Key("url", "text", "where to", filled_template), "endpoint"),
-    Key("headers", "mapping", "headers of the request", arguments),
-    Key("params", "mapping or template", "the query of the URL", arguments_or_template),
-    *with_aliases(Key("payload", "data", "the body: JSON, or text", data), "data", "body", "json"),
+    Key("method", "text", "GET, POST …", read.name),
+    *read.with_aliases(Key("url", "text", "where to", read.filled_template), "endpoint"),
+    Key("headers", "mapping", "headers of the request", read.arguments),
+    Key("params", "mapping or template", "the query of the URL", read.arguments_or_template),
+    *read.with_aliases(Key("payload", "data", "the body: JSON, or text", read.data), "data", "body", "json"),
     Key("verify_ssl", "bool", "is the certificate of the server checked?", boolean),
     Key("auth", "name or mapping", "a credential from the environment, or its parts"),
 )
@@ -99,37 +88,37 @@ HTTP = key_table(
 AUTH = key_table(
     "auth of an http tool",
     one_of("type", "how (bearer)", "bearer", "basic", "api_key"),
-    *with_aliases(Key("name", "text", "the credential"), "credential"),
-    Key("token", "template", "of a bearer", filled_template),
-    Key("username", "template", "of basic authentication", filled_template),
-    Key("password", "template", "of basic authentication", filled_template),
-    Key("key", "template", "of an api_key", filled_template),
-    Key("header", "text", "the header that an api_key stands in (X-API-Key)", name),
+    *read.with_aliases(Key("name", "text", "the credential"), "credential"),
+    Key("token", "template", "of a bearer", read.filled_template),
+    Key("username", "template", "of basic authentication", read.filled_template),
+    Key("password", "template", "of basic authentication", read.filled_template),
+    Key("key", "template", "of an api_key", read.filled_template),
+    Key("header", "text", "the header that an api_key stands in (X-API-Key)", read.name),
 )
 QUERY = key_table(
     "a postgres or duckdb tool",
     *_TOOL,
-    *with_aliases(Key("command", "text or list", "the statements"), "commands", "query", "statement", "sql"),
+    *read.with_aliases(Key("command", "text or list", "the statements"), "commands", "query", "statement", "sql"),
     Key("script", "mapping", "a file that has the statements"),
     Key("auth", "text", "the credential: `$<NAME>_DSN` says how to reach the database"),
-    Key("database", "text", "the file of a DuckDB database (one for each run)", template),
-    Key("params", "list", "values that the statement is bound to", data),
+    Key("database", "text", "the file of a DuckDB database (one for each run)", read.template),
+    Key("params", "list", "values that the statement is bound to", read.data),
 )
 PLAYBOOK = key_table(
     "a playbook tool",
     *_TOOL,
     *DATA_ARGS,
     Key("path", "text", "its file, or its `metadata.path`"),
-    Key("return_step", "text", "the step whose result is the result", name),
-    comment("task", "what the parent calls the step"),
-    comment("version", "the file that is there is run"),
+    Key("return_step", "text", "the step whose result is the result", read.name),
+    read.comment("task", "what the parent calls the step"),
+    read.comment("version", "the file that is there is run"),
     refused_key("wait", "a step always waits for its playbook"),
 )
 WORKBOOK = key_table(
     "a workbook tool",
     *_TOOL,
     *DATA_ARGS,
-    *with_aliases(Key("name", "text", "its name in the workbook", name), "task"),
+    *read.with_aliases(Key("name", "text", "its name in the workbook", read.name), "task"),
 )
 ITERATOR = key_table(
     "an iterator tool",
@@ -151,13 +140,13 @@ TOOLS: dict[str, Table] = {
 }
 SCRIPT = key_table(
     "script",
-    Key("uri", "text", "the file, relative to the playbook", filled_template),
+    Key("uri", "text", "the file, relative to the playbook", read.filled_template),
     Key("source", "mapping", "what kind of place it is"),
 )
 # The kind of place; only files are read, because text from outside never becomes code.
 SCRIPT_SOURCE = key_table(
     "source of a script",
-    Key("type", "file | inline", "a file, or code in the playbook itself", name),
+    Key("type", "file | inline", "a file, or code in the playbook itself", read.name),
     Key("code", "text", "the code of an inline script"),
     *(
         refused_key(word, "code is not fetched from elsewhere: keep it in a file")

@@ -175,7 +175,6 @@ def pairs_by_name(pairs: list[bytes]) -> dict[bytes, bytes]:
 
 
 def _text_array_of(words: list[bytes]) -> Array[c_char_p]:
-    """A list of texts as a NULL-terminated C array."""
     return (c_char_p * (len(words) + 1))(*words)
 
 
