@@ -426,10 +426,10 @@ def test_every_order_and_report_is_handled() -> None:
     from resile.executors.contract import Report
 
     named = {
-        node.id
+        getattr(node, "id", "") or getattr(node, "attr", "")
         for file in sources("engine")
         for node in ast.walk(parse(file))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
     expected = {kind.__name__ for kind in (*get_args(Order), *get_args(Report))}
     expect_none(sorted(expected - named))

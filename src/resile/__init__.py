@@ -22,7 +22,23 @@ _WHERE = {
     "run": "resile.api.run",
     "step": "resile.api.step",
 }
-__all__ = [*_WHERE, "__version__"]
+__all__ = [
+    "Client",
+    "Map",
+    "OnFailure",
+    "ResileError",
+    "Resources",
+    "Result",
+    "Retry",
+    "Run",
+    "Workflow",
+    "__version__",
+    "current",
+    "load",
+    "resume",
+    "run",
+    "step",
+]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

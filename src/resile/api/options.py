@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from resile.model.rules import BackoffKind
+
 Seconds = float | str
 """A number of seconds, or a duration such as "500ms" or "2m"."""
 Exceptions = type[BaseException] | str | tuple[type[BaseException] | str, ...]
@@ -17,7 +19,7 @@ Exceptions = type[BaseException] | str | tuple[type[BaseException] | str, ...]
 class Backoff(Struct, frozen=True, kw_only=True):
     """How long to wait before each further try."""
 
-    type: Literal["fixed", "linear", "exponential", "fibonacci"] = "fixed"
+    type: BackoffKind = "fixed"
     initial: Seconds | None = None
     increment: Seconds | None = None
     multiplier: float | None = None

@@ -8,6 +8,7 @@ from resile.model.failure import FailureKind
 from resile.model.limits import DURATION_SECONDS_MAX
 
 Then = Literal["retry", "recovered", "fallback", "tolerate", "goto", "park", "fail"]
+BackoffKind = Literal["fixed", "linear", "exponential", "fibonacci"]
 Trigger = Literal["on_failure", "on_success", "next", "judge"]
 
 
@@ -40,7 +41,7 @@ class Match(Struct, frozen=True, omit_defaults=True):
 class Backoff(Struct, frozen=True, omit_defaults=True):
     """How long to wait before the n-th retry; `jitter` is a share of the delay, or of the initial delay."""
 
-    kind: Literal["fixed", "linear", "exponential", "fibonacci"] = "fixed"
+    kind: BackoffKind = "fixed"
     initial_seconds: float = 0.0
     increment_seconds: float = 0.0
     multiplier: float = 2.0

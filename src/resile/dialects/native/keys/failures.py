@@ -16,11 +16,11 @@ from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, table
 from resile.errors import shorten
 from resile.model.failure import FAILURE_KINDS, MATCHED_KINDS
 from resile.model.limits import LOOPS_MAX, RETRIES_MAX
-from resile.model.rules import Backoff, Then, Transition
+from resile.model.rules import Backoff, BackoffKind, Then, Transition
 
 MULTIPLIER_MAX = 100
 EXIT_CODE_MAX = 255
-BACKOFF_KINDS = ("fixed", "linear", "exponential", "fibonacci")
+BACKOFF_KINDS = get_args(BackoffKind)
 HANDLER_KEYS = ("shell", "agent", "commands")
 """Fields of `on_failure` that set the commands of its handler."""
 ROUTING_KEYS = ("run", "run_js", "goto", "goto_js", "transitions")
