@@ -9,4 +9,14 @@ compared, so that it leaves this table.
 
 from __future__ import annotations
 
-ACCEPTED: tuple[tuple[str, str, str], ...] = ()
+ACCEPTED: tuple[tuple[str, str, str], ...] = (
+    ("*", "migrated.*", "`migrate` puts keys that only other systems have under `ir`, and writes keys in table order"),
+    ("*", "run.version", "every JSON document has a version"),
+    ("*", "run.jobs_omitted", "a run's document counts the jobs that it leaves out"),
+    ("*", "run.*rule", "a rule is an object with its place and its text"),
+    (
+        "tests/dialects/native/*_keys.py:*",
+        "check.*",
+        "files of the tests with keys under `ir`, which the old version lacks",
+    ),
+)
