@@ -144,6 +144,7 @@ class StopEngine(Struct, frozen=True, gc=False):
     because: int
 
 
+Question = AnswerCondition | AnswerArcs | AnswerRoute | AnswerValue
 Order = (
     StartAttempt
     | KillAttempt

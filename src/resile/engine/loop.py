@@ -34,6 +34,7 @@ from resile.engine.journal import Journal
 from resile.engine.launch import Performer
 from resile.engine.log_files import LogFiles
 from resile.engine.outcomes import Observer, is_output_lost
+from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Executor, Launch, Returned, Started
 from resile.model.status import RunStatus
 from resile.store.contract import AttemptRow, Lease, Request, Store, Writer
@@ -88,7 +89,7 @@ class Engine:
         self._interrupts = 0
         self._interrupted: deque[Callable[[], None]] = deque()
         self._opened_at = clock.now()
-        self.problem: StoreFull | None = None
+        self.problem: ResileError | None = None
         self._drained = False
         self._killed: set[tuple[int, int]] = set()
         self._gather_until = 0.0
@@ -269,8 +270,8 @@ class Engine:
                 finds.append((order.job, order.attempt))
             case actions.AnswerCondition() | actions.AnswerArcs() | actions.AnswerRoute() | actions.AnswerValue():
                 # A stopped job may have been dropped with its item.
-                if order.job in self._state.jobs:
-                    self._inbox.append((self._conditions.answer(order, self._clock.now()), None))
+                if order.job in self._state.jobs and self.problem is None:
+                    self._answer(order)
             case actions.SetTimer():
                 heapq.heappush(self._timers, (order.due, order.job, order.attempt, order.repair, order.item))
             case actions.ReadItems():
@@ -281,6 +282,14 @@ class Engine:
                 self._stop = order.status
             case _:
                 assert_never(order)
+
+    def _answer(self, order: actions.Question) -> None:
+        """Answer a question of the core; one that can't be answered stops the run, and the next engine answers it."""
+        try:
+            self._inbox.append((self._conditions.answer(order, self._clock.now()), None))
+        except ResileError as problem:
+            self.problem = problem
+            self._interrupts = max(1, self._interrupts)
 
     def _start(self, order: actions.StartAttempt, launches: list[Launch]) -> None:
         """Start an attempt, or record its outcome if nothing needs to start."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from resile.core.actions import AnswerArcs, AnswerCondition, AnswerRoute, AnswerValue
+from resile.core.actions import AnswerArcs, AnswerCondition, AnswerRoute, AnswerValue, Question
 from resile.core.events import ArcsAnswered, ConditionAnswered, RouteAnswered, ValueAnswered
 from resile.core.recovery.matching import ladder_of
 from resile.core.state import SUCCESS, Job
@@ -39,9 +39,7 @@ class Conditions:
         self._complete = complete
         self._secrets = secrets
 
-    def answer(
-        self, order: AnswerCondition | AnswerArcs | AnswerRoute | AnswerValue, at: float
-    ) -> ConditionAnswered | ArcsAnswered | RouteAnswered | ValueAnswered:
+    def answer(self, order: Question, at: float) -> ConditionAnswered | ArcsAnswered | RouteAnswered | ValueAnswered:
         """The answer to a question of the core."""
         match order:
             case AnswerCondition():

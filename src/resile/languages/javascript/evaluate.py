@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from resile.errors import ResileError
 from resile.languages.javascript import limits
 from resile.languages.javascript.helper import Helper, HelperLost, HelperSilent
 from resile.model.limits import EXPRESSION_BYTES_MAX
@@ -41,6 +42,10 @@ class Evaluation(msgspec.Struct, frozen=True):
     problem: str = ""
     kind: Kind = ""
     milliseconds: float = 0.0
+
+
+class SandboxSilent(ResileError):
+    """No helper answered, although the code may be fine."""
 
 
 class Refused(Exception):
@@ -78,7 +83,7 @@ class Sandbox:
         began = time.monotonic()
         try:
             request = _request(code, context, now, seed, form, bytes_max)
-            answer = Evaluation(_value(self._ask(request, limits.EVALUATION_SECONDS_MAX), code, before))
+            answer = Evaluation(_value(self._ask(request), code, before))
         except Refused as refused:
             answer = Evaluation(None, str(refused), refused.kind)
         return msgspec.structs.replace(answer, milliseconds=(time.monotonic() - began) * 1e3)
@@ -116,29 +121,32 @@ class Sandbox:
         """Compile the code and return its problem."""
         try:
             request = b"\0".join((b"C", form.encode(), _encode_code(code, bytes_max)))
-            _value(self._ask(request, limits.CHECK_SECONDS_MAX), code)
+            _value(self._ask(request), code)
         except Refused as refused:
             return str(refused)
         return None
 
-    def _ask(self, request: bytes, seconds: float) -> bytes:
-        """Get one answer, if need be from another helper.
+    def _ask(self, request: bytes) -> bytes:
+        """Get one answer, if need be from another helper; raises SandboxSilent if no helper gets to run.
 
-        The kernel ends code that takes too much CPU time, so a helper is silent only if the machine is too busy to run
-        it. Taking that for an error of the code would send a run the wrong way. And a dead helper may have died for
-        another reason.
+        The kernel ends code that takes too much CPU time, so silence is no error of the code: an answer decided by it
+        would send a run the wrong way. And a dead helper may have died for another reason.
         """
         silences = losses = 0
         while True:
             try:
                 self.start()
                 assert self._helper is not None
-                return self._helper.ask(request, seconds)
+                return self._helper.ask(request)
             except HelperSilent as silent:
                 self._replace()
                 silences += 1
                 if silences == limits.SILENCES_MAX:
-                    raise Refused("timeout", f"the sandbox {silent}, {silences} times") from None
+                    raise SandboxSilent(
+                        "sandbox_silent",
+                        f"the sandbox for expressions {silent}, {silences} times",
+                        hint="the machine gives it no time to run; go on when there is less to do",
+                    ) from None
             except HelperLost as lost:
                 self._replace()
                 losses += 1

@@ -14,7 +14,7 @@ from contextlib import suppress
 from importlib.machinery import PathFinder
 
 from resile.errors import ResileError
-from resile.languages.javascript.limits import RESULT_BYTES_MAX, START_SECONDS_MAX
+from resile.languages.javascript.limits import PATIENCE_SECONDS, RESULT_BYTES_MAX, SILENCE_SECONDS, START_SECONDS_MAX
 
 # Make packages of these names without running their __init__, so that the helper loads only its three files.
 _BOOT = (
@@ -60,16 +60,14 @@ class Helper:
         self._socket = ours
         self._greeted = False
 
-    def ask(self, request: bytes, seconds: float) -> bytes:
+    def ask(self, request: bytes) -> bytes:
         """The answer to a request; the start of a new helper does not count towards the time."""
         try:
             if not self._greeted:
                 self._greeted = self._answer(START_SECONDS_MAX) == b"H"
-            return self._answer(seconds, request)
+            return self._answer(PATIENCE_SECONDS, request)
         except TimeoutError:
-            if self._greeted:
-                raise HelperSilent(f"did not answer within {seconds * 1e3:.0f} ms") from None
-            raise HelperSilent(f"did not start within {START_SECONDS_MAX:.0f} s") from None
+            raise HelperSilent("does not answer" if self._greeted else "does not start") from None
         except OSError:
             raise HelperLost("died over this code" if self._greeted else "can't be started") from None
 
@@ -82,15 +80,30 @@ class Helper:
         data = bytearray()
         length = 4
         while len(data) < length:
-            # Zero would make the socket non-blocking, and a negative timeout is an error.
-            self._socket.settimeout(max(deadline - time.monotonic(), 1e-6))
-            more = self._socket.recv(RECEIVE_BYTES)
+            self._socket.settimeout(SILENCE_SECONDS)
+            try:
+                more = self._socket.recv(RECEIVE_BYTES)
+            except TimeoutError:
+                if time.monotonic() > deadline or self._is_stopped():
+                    raise
+                continue
             data += more
             if len(data) >= 4:
                 length = 4 + int.from_bytes(data[:4], "big")
             if not more or length > 4 + RESULT_BYTES_MAX or len(data) > length:
                 raise ConnectionError
         return bytes(data[4:])
+
+    def _is_stopped(self) -> bool:
+        """Did a signal stop the helper or its worker? Then it would never answer."""
+        with suppress(OSError):
+            with open(f"/proc/{self.pid}/task/{self.pid}/children", encoding="ascii") as file:
+                workers = file.read().split()
+            for pid in (self.pid, *workers):
+                with open(f"/proc/{pid}/stat", "rb") as file:
+                    if file.read().rpartition(b")")[2].split()[0] in (b"T", b"t"):
+                        return True
+        return False
 
     def kill(self) -> None:
         """Kill the helper and its worker, without waiting for them."""
