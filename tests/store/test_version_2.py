@@ -39,7 +39,7 @@ def flows(tmp_path: Path) -> Flows:
     flows = Flows(tmp_path)
     flows.run(FLOW.lstrip())
     db = apsw.Connection(flows.program.env["RESILE_DB"])
-    _, create, rest = schema.VERSION_2.partition("CREATE TABLE dead_letters")
+    _, create, rest = schema.statements(schema.VERSION_2).partition("CREATE TABLE dead_letters")
     db.execute(f"ALTER TABLE dead_letters RENAME TO dead_letters_of_version_3; {create}{rest}{DOWN}").fetchall()
     db.close()
     return flows
