@@ -12,71 +12,21 @@ All results leave as text of JSON.stringify: the binding cuts strings at a NUL, 
 properties of an exception outside its time limit. An indirect `eval` runs the code, because its completion value is the
 result. User code may redefine anything: its context is discarded with it.
 
-Compiling this costs more than all else in an evaluation, so it contains only what every evaluation needs. It is one
-line: in a stack, every line after the first is the user's.
+Compiling prelude.js costs more than all else in an evaluation, so it contains only what every evaluation needs. It runs
+as one line: in a stack, every line after the first is the user's.
 """
 
 from __future__ import annotations
 
-PRELUDE = r"""(function (global) {
-"use strict";
-const compile = global.eval, {parse, stringify} = JSON, {defineProperty, entries, freeze, values} = Object;
-const {isArray} = Array, describe = Object.prototype.toString;
-/* Joined, not added: a long sum of strings is a rope, which the binding can't read. */
-const join = Function.prototype.call.bind(Array.prototype.join);
-const kept = new Set(["Object", "Array", "String", "Number", "Boolean", "RegExp", "Map", "Set", "Math", "JSON",
-  "Symbol", "parseInt", "parseFloat", "isNaN", "isFinite", "Infinity", "NaN", "undefined", "Error", "EvalError",
-  "RangeError", "ReferenceError", "SyntaxError", "TypeError", "URIError"]);
 
-for (const name of Object.getOwnPropertyNames(global)) if (!kept.has(name)) delete global[name];
-/* These constructors compile text; without them no way leads from a function to new code. */
-for (const kind of [function () {}, function* () {}, async function () {}, async function* () {}])
-  delete Object.getPrototypeOf(kind).constructor;
+def read_source(module: str, name: str) -> str:
+    """The JavaScript in a file beside a module, as one line."""
+    with open(f"{module.rpartition('/')[0]}/{name}", encoding="utf-8") as file:
+        return file.read().replace("\n", " ").rstrip()
 
-const publish = (name, value) => defineProperty(global, name, {value, enumerable: true, configurable: true});
-const quoted = (value) => stringify(String(value).slice(0, 1000));
-const failed = (error) => join(["E[", quoted(error), ",", quoted(error instanceof Error ? error.stack : ""), "]"], "");
 
-return (part) => ({
-  prepare(variables, now, random, helpers) {
-    const given = parse(variables), found = [given];
-    /* A list and no recursion: values may be nested deeper than the stack allows. */
-    for (let i = 0; i < found.length; i++) {
-      const parts = isArray(found[i]) ? found[i] : values(found[i]);
-      for (let j = 0; j < parts.length; j++)
-        if (typeof parts[j] === "object" && parts[j] !== null) found.push(parts[j]);
-      freeze(found[i]);
-    }
-    Math.random = compile(random);
-    publish("Date", freeze({now: () => now}));
-    for (const [name, value] of entries(compile(helpers))) publish(name, value);
-    for (const [name, value] of entries(given)) publish(name, value);
-  },
-  probe(source) {
-    try { compile(source); } catch (error) { return error === null ? "" : failed(error); }
-  },
-  run(source) {
-    try {
-      const value = compile(source), name = describe.call(value).slice(8, -1);
-      return join(["V[", stringify(name), ",", typeof value === "bigint" ? "0" : stringify(value) ?? "null", "]"], "");
-    } catch (error) { return failed(error); }
-  },
-})[part];
-})(globalThis)""".replace("\n", " ")
-
-# FNV-1a turns the seed into a number, mulberry32 the number into a sequence.
-_RANDOM = r"""(function () {
-  const {imul} = Math, seed = SEED;
-  let state = 2166136261;
-  for (let i = 0; i < seed.length; i++) state = imul(state ^ seed.charCodeAt(i), 16777619);
-  return () => {
-    state = state + 0x6D2B79F5 | 0;
-    let mixed = imul(state ^ state >>> 15, state | 1);
-    mixed = mixed + imul(mixed ^ mixed >>> 7, mixed | 61) ^ mixed;
-    return ((mixed ^ mixed >>> 14) >>> 0) / 4294967296;
-  };
-})()""".replace("\n", " ")
-
+PRELUDE = read_source(__file__, "prelude.js")
+_RANDOM = read_source(__file__, "random.js")
 _LOWER = "const lower = (value) => String(value).toLowerCase(), listed = (value) => Array.isArray(value) ? value : [];"
 _HELPERS = {
     "contains": "(whole, part) => lower(whole).includes(lower(part))",

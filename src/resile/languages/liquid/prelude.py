@@ -10,21 +10,10 @@ that positions in messages are those in the code.
 
 from __future__ import annotations
 
-_MEMORY = (
-    "const memory = (() => { const data = JSON.parse(JSON.stringify($memory)), own = NAMESPACE; "
-    "const at = (name) => data[name ?? own] ?? {}; "
-    "const write = (name) => { WRITE changed.add(name ?? own); return data[name ?? own] ??= {}; }; "
-    "return { get: (key, name) => at(name)[key], has: (key, name) => Object.hasOwn(at(name), key), "
-    "list: (name) => Object.keys(at(name)), getAll: (name) => at(name), listNamespaces: () => Object.keys(data), "
-    "set: (key, value, name) => write(name)[key] = value ?? null, "
-    "append: (key, value, name) => { const old = at(name)[key], list = Array.isArray(old) ? old : "
-    "old === undefined ? [] : [old]; return write(name)[key] = [...list, value]; }, "
-    "increment: (key, by = 1, name) => { const old = at(name)[key] ?? 0; if (typeof old !== 'number') "
-    "throw new TypeError(`${key} is not a number`); return write(name)[key] = old + by; }, "
-    "delete: (key, name) => { const had = Object.hasOwn(at(name), key); delete write(name)[key]; return had; }, "
-    "clear: (name) => { write(name); data[name ?? own] = {}; }, "
-    "$changed: () => Object.fromEntries([...changed].map((name) => [name, data[name]])) }; })(); "
-)
+from functools import cache
+
+from resile.languages.javascript.prelude import read_source
+
 # Fields of a result that is no object, so that code need not check its type: `text` is the text itself, `issues` is
 # empty.
 _OF_PLAIN_VALUES = {
@@ -33,30 +22,6 @@ _OF_PLAIN_VALUES = {
     "Object.defineProperty(kind.prototype, 'issues', { get() { return []; } }); ",
 }
 _READ_ONLY = "throw new Error('only a script or memory step can write memory');"
-_LOG = (
-    "const $said = []; const log = (...parts) => { if ($said.length < 100) $said.push(parts.map((part) => "
-    "typeof part === 'string' ? part : JSON.stringify(part)).join(' ').slice(0, 500)); }; "
-    "const console = { log, info: log, warn: log, error: log, debug: log }; "
-)
-# Days since 1970 to a date, as calendars of any language do it.
-_DATE = (
-    "const Date = class { constructor(at) { this.at = typeof at === 'number' ? at : $now; } "
-    "static now() { return $now; } getTime() { return this.at; } valueOf() { return this.at; } "
-    "toJSON() { return this.toISOString(); } toString() { return this.toISOString(); } "
-    "getFullYear() { return +this.toISOString().slice(0, 4); } "
-    "getMonth() { return +this.toISOString().slice(5, 7) - 1; } "
-    "getDate() { return +this.toISOString().slice(8, 10); } getHours() { return +this.toISOString().slice(11, 13); } "
-    "getMinutes() { return +this.toISOString().slice(14, 16); } "
-    "getDay() { return (Math.floor(this.at / 864e5) + 4) % 7; } "
-    "toISOString() { const days = Math.floor(this.at / 864e5), rest = this.at - days * 864e5, z = days + 719468, "
-    "era = Math.floor(z / 146097), doe = z - era * 146097, yoe = Math.floor((doe - Math.floor(doe / 1460) + "
-    "Math.floor(doe / 36524) - Math.floor(doe / 146096)) / 365), doy = doe - (365 * yoe + Math.floor(yoe / 4) - "
-    "Math.floor(yoe / 100)), mp = Math.floor((5 * doy + 2) / 153), d = doy - Math.floor((153 * mp + 2) / 5) + 1, "
-    "m = mp < 10 ? mp + 3 : mp - 9, y = yoe + era * 400 + (m <= 2 ? 1 : 0), "
-    "p = (n, w = 2) => String(n).padStart(w, '0'); "
-    "return `${p(y, 4)}-${p(m)}-${p(d)}T${p(Math.floor(rest / 36e5))}:${p(Math.floor(rest / 6e4) % 60)}:"
-    "${p(Math.floor(rest / 1e3) % 60)}.${p(Math.floor(rest) % 1e3, 3)}Z`; } }; "
-)
 _HAS_ISSUE = "(list, field, value) => (list ?? []).some((one) => one?.[field] === value)"
 _HAS_FILE = "(list, part) => (list ?? []).some((one) => String(one?.file ?? '').includes(part))"
 _HELPERS = {
@@ -66,6 +31,11 @@ _HELPERS = {
     "hasFileMatching": _HAS_FILE,
     "hasFileWith": _HAS_FILE,
 }
+
+
+@cache
+def _source(name: str) -> str:
+    return f"{read_source(__file__, name)} "
 
 
 def prelude_for(code: str, namespace: str) -> str:
@@ -86,11 +56,10 @@ def _prelude_of(code: str, namespace: str, write: str) -> str:
         import msgspec
 
         name = msgspec.json.encode(namespace).decode()
-        parts.append("const changed = new Set(); ")
-        parts.append(_MEMORY.replace("WRITE", write).replace("NAMESPACE", name))
+        parts.append(_source("memory.js").replace("WRITE", write).replace("NAMESPACE", name))
     if "log" in code or "console" in code:
-        parts.append(_LOG)
+        parts.append(_source("log.js"))
     if "Date" in code:
-        parts.append(_DATE)
+        parts.append(_source("date.js"))
     parts += [f"const {name} = {source}; " for name, source in _HELPERS.items() if f"{name}(" in code]
     return "".join(parts)
