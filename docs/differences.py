@@ -7,63 +7,64 @@ from __future__ import annotations
 
 DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "prodigy": (
-        ("`name` of a step", "makes the step a slash command", "a label, as its page has it"),
-        ("`on_failure`", "read in some modes only", "every form in every mode, because one page describes them all"),
+        ("`name` of a step", "makes the step a slash command", "a label, as Prodigy's manual says"),
+        ("`on_failure`", "read in some modes only", "every form in every mode"),
         ("`max_attempts`", "1, 3 or 1+N, by the place", "executions of the step in all; the handler runs before each "
          "further one"),
         ("a handler that passes", "the step stays failed in some modes", "the step is recovered; with `max_attempts` "
          "above 1 only if it then passes"),
         ("a `validate` that is not met", "ends the run, whatever `on_failure` says", "`on_failure` answers it after "
          "`on_incomplete`; with `max_attempts` the command and its check run again"),
-        ("`${map.results}`", "one long text", "`${map.outcomes}` of a native file: what came of every item"),
-        ("a handler that fails", "swallowed", "the step is failed and tolerated: the run goes on and says so"),
+        ("`${map.results}`", "one long text", "`${map.outcomes}` of a native file: the outcome of every item"),
+        ("a handler that fails", "swallowed", "the step fails and is tolerated: the run goes on, with a notice"),
         ("`strategy: fallback`", "the step stays failed", "the handler's output is the step's"),
-        ("`error_policy`, `circuit_breaker`", "never called", "decide about items; nothing is lost, what is left goes "
+        ("`error_policy`, `circuit_breaker`", "never called", "decide about items; items that did not run go "
          "to the dead letters"),
         ("`on_item_failure: retry`", "skips without `retry_config`", "three executions, then a dead letter"),
         ("`timeout` of a handler", "for each command", "for the handler as a whole, which ends with all its processes"),
         ("`when`", "never asked", "decides whether a step runs"),
         ("`merge`", "merges worktrees", "runs after `reduce`, in place: only items with `isolation` have a worktree"),
-        ("items that commit", "always in a worktree", "in one where `commit_required` or a command with `git commit` "
-         "stands in the template; else in place"),
-        ("files in `.prodigy`", "the folder is there", "a step makes it first, where texts speak of it"),
-        ("`${x|FILTER}`", "no filters", "`|default:` is one; any other is told of and left"),
+        ("items that commit", "always in a worktree", "in a worktree if the template has `commit_required` or a "
+         "command with `git commit`; else in place"),
+        ("files in `.prodigy`", "the folder is there", "a step creates it first, if any text mentions it"),
+        ("`${x|FILTER}`", "no filters", "only `|default:`; any other stays in the text, with a notice"),
         ("unknown keys", "ignored", "errors with the nearest known key"),
     ),
     "visor": (
-        ("`retry`, `run`, `goto`", "all at once", "in this order: the steps of `run`, then the step again, `goto` when "
-         "no try is left; so the page has it"),
-        ("`backoff`", "never waits", "waits, with the page's jitter of 15 % of the first delay"),
+        ("`retry`, `run`, `goto`", "all at once", "in this order: the steps of `run`, then the step again, then "
+         "`goto` when no try is left, as Visor's manual says"),
+        ("`backoff`", "never waits", "waits, with a jitter of 15 % of the first delay"),
         ("`run` without `retry`", "the step is not tried again", "one further try"),
         ("a failed step of `run`", "ignored", "the step fails with its name in the message; `goto` is not taken"),
-        ("`goto`", "any step, and pending steps are lost", "a step before; what waits elsewhere is kept"),
-        ("`on_success.goto` to a step that depends on this one", "runs it twice", "nothing, with a notice: it follows "
-         "by itself"),
+        ("`goto`", "any step, and pending steps are lost", "an earlier step; steps that wait elsewhere still run"),
+        ("`on_success.goto` to a step that depends on this one", "runs it twice", "ignored, with a notice: the step "
+         "runs anyway"),
         ("`max_loops`", "counted, not enforced", "fails the scope at once, with a message and an exit code"),
         ("`routing.defaults`", "only steps with `on_fail`", "every step; `on_fail: null` opts out"),
         ("`goto_js`, `run_js`, `if`", "no limits, may write memory", "25 ms, a memory cap, frozen inputs, no writing"),
         ("`goto_event`", "changes the event", "nothing: a jump changes no event"),
         ("failed items of `forEach`", "all items run again", "the failed one alone"),
-        ("some failed items of `forEach`", "what gathers the items runs, exit code 0", "it runs with those that "
-         "succeeded, and the run fails; where all failed it does not run"),
-        ("`continue_on_failure`, `criticality: info` below a `forEach`", "the item goes no further", "the step is "
-         "taken as it is, with its failure as its value, and the item goes on"),
-        ("`outputs` in a step of `run`", "of steps that are over", "also of the step that calls for it: what it gave, "
+        ("some failed items of `forEach`", "the step after the items runs, exit code 0", "it runs with the items "
+         "that succeeded, and the run fails; if all items failed it does not run"),
+        ("`continue_on_failure`, `criticality: info` below a `forEach`", "the item goes no further", "the failure is "
+         "the step's value, and the item goes on"),
+        ("`outputs` in a step of `run`", "of steps that have ended", "also of the step that calls it: its output "
          "or its failure"),
-        ("`env`", "of the file: seen by `if` alone", "in commands, templates and code alike; a step's stands above "
-         "the file's, and a value may name those before it"),
+        ("`env`", "of the file: seen by `if` alone", "in commands, templates and code; a step's `env` overrides "
+         "the file's, and a value may name earlier ones"),
         ("items of several steps that depend on each other", "a step waits until the one before is over for all items",
          "one item after the other, unless `max_parallelism` is given; items of one step run side by side"),
-        ("steps that only `run` names", "run in the normal order too", "run only when they are called for; what only "
-         "they need as well"),
-        ("a dependency that tags or events leave out", "not part of the plan", "not waited for; one that `if` skips "
-         "still skips who needs it"),
-        ("conditions on text", "of an object", "of the text itself, which has no `issues`; JSON at its end is what "
-         "they see"),
-        ("what a `workflow` step gives", "its outputs", "the same; `transform`, `fail_if`, `guarantee`, `schema` and "
-         "`forEach` look at it"),
-        ("`{{ a ? b : c }}`, `a || b`, filters in `for`", "an error, or ignored", "what they say"),
-        ("no `depends_on`, and `goto` to a step above", "everything at once", "the order of the file, with a notice"),
+        ("steps that only `run` names", "run in the normal order too", "run only when called, and so do the steps "
+         "that only they need"),
+        ("a dependency that tags or events leave out", "not part of the plan", "not waited for; if `if` skips a "
+         "step, its dependents are still skipped"),
+        ("conditions on text", "see an object", "see the text itself, which has no `issues`, or the JSON at its "
+         "end"),
+        ("the result of a `workflow` step", "its outputs", "the same; `transform`, `fail_if`, `guarantee`, `schema` "
+         "and `forEach` use it"),
+        ("`{{ a ? b : c }}`, `a || b`, filters in `for`", "an error, or ignored", "supported"),
+        ("no `depends_on`, and `goto` to an earlier step", "everything at once", "the order of the file, with a "
+         "notice"),
         ("`human-input`", "asks on the terminal", "parks the step; `resile judge RUN STEP skip --output TEXT` answers; "
          "the answer is text, also as `.text`"),
         ("exit code", "0 after failures", "1; `continue_on_failure` and `criticality: info` tolerate"),
@@ -73,49 +74,48 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("rules for several codes", "share one counter", "the same: each attempt of the job counts"),
         ("`recovery_script`", "the job is ready while it runs, so another worker may start it", "runs after the retry "
          "is reserved and before the job is ready; its own failure is ignored"),
-        ("a failed root of a diamond", "what is below stays blocked for ever", "is canceled at any depth at once, with "
-         "the cause recorded"),
-        ("`invocation_script`", "never runs", "stands in front of the command, as its page has it"),
+        ("a failed root of a diamond", "its dependents stay blocked for ever", "dependents at any depth are canceled "
+         "at once, with the cause recorded"),
+        ("`invocation_script`", "never runs", "a prefix of the command, as Torc's manual says"),
         ("`use_pending_failed`", "no command judges what is parked", "`resile judge` decides"),
         ("`depends_on_job` in KDL", "dropped", "the same as `depends_on`, with a notice; any other unknown node is an "
          "error"),
         ("expansions of one name", "several jobs of that name", "one job, with a notice"),
-        ("`schedule_nodes`, `slurm_schedulers`", "ask a cluster", "kept for one; a run on this machine starts the jobs "
-         "here, and `check` says so"),
+        ("`schedule_nodes`, `slurm_schedulers`", "ask a cluster", "kept for a cluster; a run on this machine "
+         "starts the jobs here, and `check` says so"),
         ("`on_worker_*` actions", "for each worker", "once in a run on this machine"),
-        ("`runtime`", "not enforced", "a limit; an hour where none is written, with a notice"),
-        ("a job that a signal ended", "the code -1 or 137, by how bash ran it", "128+N, always"),
-        ("`jobs_sort_method`", "the largest jobs first where none is written", "the order of the file, as its page has "
-         "it"),
+        ("`runtime`", "not enforced", "a limit; one hour by default, with a notice"),
+        ("a job that a signal ended", "the code -1 or 137; it depends on how bash ran it", "128+N, always"),
+        ("`jobs_sort_method`", "by default the largest jobs first", "by default the order of the file, as Torc's "
+         "manual says"),
     ),
     "noetl": (
         ("a step that fails", "`end` never runs", "every path reaches `end`, which runs once"),
         ("steps where several arcs meet", "run for each arrival", "once, when no path under way can lead there"),
         ("undefined names in templates", "become empty texts", "errors that name the variable"),
-        ("code of python", "helpers and imports outside of `main` are not seen in it", "one namespace"),
+        ("code of python", "`main` does not see helpers and imports outside of it", "one namespace"),
         ("tools that Resile does not have", "run by their services", "refused by name when the file is loaded"),
-        ("`loop`", "the result is that of the last item", "a list in the order of the items, with null in the place of "
-         "one that failed or gave nothing"),
+        ("`loop`", "the result is that of the last item", "a list in the order of the items, with null for items "
+         "that failed or have no result"),
         ("a sub-playbook that fails", "its parent goes on as after a success", "its verdict is the step's, whose "
          "rules then apply"),
         ("`keychain`, `auth`, `token(NAME)`", "a service", "variables of the environment: `$NAME_FIELD`, `$NAME_DSN`, "
          "`$NAME_TOKEN`"),
         ("`next` in a case of a loop", "for each item", "once, when all items are done, if the case came true for one"),
         ("`then` of a case", "one key of a map", "every key; a sink beside a `retry` runs for each attempt"),
-        ("a failure in a pipeline that no rule speaks of", "the pipeline goes on", "the step fails; "
+        ("a failure in a pipeline that no rule matches", "the pipeline goes on", "the step fails; "
          "`on_unmatched: continue` goes on"),
-        ("`admit` without a rule that holds", "admitted", "admitted, unless one of the rules admits: then there must "
-         "be a reason"),
+        ("`admit` without a rule that holds", "admitted", "admitted, unless a rule has `allow: true`"),
         ("an arc or a case about `step.failed` or `error`", "not taken after a failure", "answers the failure: the "
          "path goes on there"),
-        ("text that a template writes", "becomes a number, true, none or JSON where it looks so", "the same, but for "
+        ("text that a template writes", "becomes a number, true, none or JSON if it looks like one", "the same, except "
          "numbers with leading zeros; a name keeps the type of its value"),
     ),
 }  # fmt: skip
 
 PYTHON: dict[str, tuple[tuple[str, str], ...]] = {
     "of `@step` and `.options`": (
-        ("name", "the name of the step; a second one of a name is called `NAME-2`"),
+        ("name", "the name of the step; a second step of that name becomes `NAME-2`"),
         ("needs", "`needs`; a function stands for the steps of all its calls"),
         ("when", "`when`"),
         ("env", "`env`; refused in threads, which share one environment"),

@@ -41,10 +41,10 @@ STATUS_MEANING = {
     "pending": "reserved: handed to the executor, not started yet",
     "running": "an attempt runs",
     "completed": "succeeded, possibly `recovered`",
-    "failed": "the ladder is spent and the failure stands, possibly `tolerated`",
+    "failed": "no rule of the ladder is left, possibly `tolerated`",
     "canceled": "never started, because of a failure elsewhere or a cancel",
     "terminated": "killed while it ran",
-    "disabled": "a remediation step that nobody called for",
+    "disabled": "a remediation step that was not called",
     "pending_failed": "parked: a failure waits for judgement",
     "recovering": "a wait or a repair of the ladder is at work",
     "skipped": "its `when` was false, what it needs was skipped, or no arc reached it",
@@ -57,7 +57,7 @@ def sentence(thing: object) -> str:
 
 
 def cell(text: str) -> str:
-    """Text that can stand in a table."""
+    """Escape text for a cell of a table."""
     return text.replace("|", "\\|")
 
 
@@ -66,7 +66,7 @@ def native_file() -> str:
     lines = ["# The native file, key by key", "", MARK, ""]
     lines += [
         "YAML 1.2. An unknown key is an error. Durations: a number is seconds, a text is `500ms`, `30s`, `2m`,",
-        "`1h30m`. The keys of each mapping stand in the order in which people need them.",
+        "`1h30m`. The keys of each mapping are listed by how often people need them.",
         *_key_tables(TABLES),
     ]
     lines += ["", "## Limits", "", "| limit | number |", "|---|---|"]
@@ -81,8 +81,7 @@ def ir_page() -> str:
     lines = ["# The key `ir`", "", MARK, ""]
     lines += [
         "Files of other systems compile to the native file ([native-file.md](native-file.md)), and `resile migrate`",
-        "writes them as one. What they can say and people who write a native file have no need for stands under one",
-        "key, `ir`, of the workflow and of a step:",
+        "writes them as one. The key `ir`, of the workflow and of a step, has the settings that only such files need:",
         "",
         "```yaml",
         "resile: 1",
@@ -97,7 +96,7 @@ def ir_page() -> str:
 
 
 def _key_tables(known: tuple[Table, ...]) -> list[str]:
-    """A section for each table of keys; a second name of a key stands in that key's row."""
+    """A section for each table of keys; a second name of a key is in that key's row."""
     lines: list[str] = []
     for each in known:
         lines += ["", f"## {each.name[:1].upper()}{each.name[1:]}", "", each.doc, ""]
@@ -150,7 +149,7 @@ def state_machine() -> str:
         "|---|---|---|",
         *(f"| `{source.name}` | `{target.name}` | {cell(by)} |" for (source, target), by in TRANSITIONS.items()),
         "",
-        "## Events: what the core hears",
+        "## Events: the core's input",
         "",
         "| event | what happened | what the core does |",
         "|---|---|---|",
@@ -158,7 +157,7 @@ def state_machine() -> str:
     for event in get_args(Event):
         handler = HANDLERS[event]
         lines.append(f"| `{event.__name__}` | {cell(sentence(event))} | {cell(sentence(handler))} |")
-    lines += ["", "## Orders: what the core asks for", "", "| order | meaning |", "|---|---|"]
+    lines += ["", "## Orders: the core's output", "", "| order | meaning |", "|---|---|"]
     lines += [f"| `{order.__name__}` | {cell(sentence(order))} |" for order in get_args(Order)]
     lines += ["", "## Words of the ladder", ""]
     lines += ["| kind of failure | meaning |", "|---|---|"]
@@ -173,7 +172,7 @@ PLACES_SHOWN = 3
 
 
 def compatibility() -> str:
-    """The page that says, key by key, what becomes of the files of other systems."""
+    """The page about the keys of other systems' files."""
     lines = ["# Files of other systems, key by key", "", MARK, ""]
     lines += [
         "Resile runs files of these systems as they are, and `resile migrate` makes native files of them. A key runs,",
@@ -189,15 +188,15 @@ def compatibility() -> str:
 
 
 def _python() -> list[str]:
-    """What becomes of workflows written in Python, every option of which must be told."""
+    """The section on workflows in Python; it must list every option."""
     for part, known in (("of `@step` and `.options`", STEP_OPTIONS), ("of `Workflow`", WORKFLOW_OPTIONS)):
         assert [name for name, _ in PYTHON[part]] == list(known), part
     lines = ["", "## Python", ""]
     lines += [
         "A file of Python runs as it is ([python.md](python.md)), and `resile migrate flow.py` writes a native file",
         "whose steps call the same functions with the same arguments. The functions stay where they are: Python code",
-        "has no other form. A module must be found from where the new file is run. Values that JSON can't hold are",
-        "pickles there too, of classes that the functions' own files define.",
+        "has no other form. Python must find the module from the folder of the run. Values that JSON",
+        "can't hold are pickles there too; the functions' own files must define their classes.",
         "",
         "| in Python | | in the native file |",
         "|---|---|---|",

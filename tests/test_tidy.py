@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,8 @@ REPLACED_WORDS = {
     "Drafted", "Family", "Finished", "Hand", "Made", "Passed", "PassedOver", "Stranger", "Taken", "Within",
     "announced", "excused", "hope", "hopeful", "informed", "mourn", "needles", "stir", "tainted", "tales",
 }  # fmt: skip
+# In prose a component has a name; messages for people may use these words.
+VAGUE_WORDS = re.compile(r"\b(whoever|nobody|somebody)\b", re.IGNORECASE)
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b|NotImplementedError|(?i:not (yet )?implemented|placeholder|\bfor now\b)")
 MACHINE_PATH = re.compile(r"(?<![\w.>-])/(work|root|farm)/")
@@ -142,6 +145,13 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+
+
+def bare_texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, text) of every string that is a statement: docstrings, and the texts below constants."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
 
 
 @cache
@@ -275,6 +285,23 @@ def test_replaced_words_stay_away() -> None:
             if isinstance(name, str) and name.lstrip("_") in REPLACED_WORDS:
                 offences.append(f"{where(file, getattr(node, 'lineno', 0))}: {name}")
     expect_none(offences)
+
+
+def test_prose_names_the_component() -> None:
+    """Docstrings, comments and pages never say `nobody`, `somebody` or `whoever` for a component that has a name."""
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    prose = [
+        (page, number, line)
+        for page in pages
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if "| refused |" not in line  # quotes the message of the refusal
+    ]
+    for file in sources():
+        with tokenize.open(file) as stream:
+            tokens = list(tokenize.generate_tokens(stream.readline))
+        prose += [(file, token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+        prose += [(file, line, text) for line, text in bare_texts(parse(file))]
+    expect_none([f"{where(file, line)}: {text}" for file, line, text in prose if VAGUE_WORDS.search(text)])
 
 
 def test_nothing_says_it_is_unfinished() -> None:

@@ -79,8 +79,8 @@ class Workflow(FlowBuilder):
     def shell(self, command: str, *, name: str = "shell", **keys: Any) -> Result[str]:
         """A step that runs a shell command; it returns the command's output.
 
-        `keys` are those of a step in a file. The step needs the steps whose results stand in the command
-        (`f"wc -l {result.output}"`); values are quoted for the place where they stand.
+        `keys` are those of a step in a file. The step needs the steps whose results the command contains
+        (`f"wc -l {result.output}"`); values are quoted for their place in it.
         """
         return self._add_action(sys._getframe(1).f_lineno, name, {"shell": command, **keys})
 

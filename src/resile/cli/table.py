@@ -15,17 +15,17 @@ from resile.model.limits import LOOPS_MAX, PARALLEL_MAX, RETRIES_MAX
 _PARALLEL = Option("--max-parallel N", "run at most N steps at a time", kind="count", most=PARALLEL_MAX)
 _CAPACITY = (
     _PARALLEL,
-    Option("--cpus N", "CPUs to share out among steps that ask for some", kind="number"),
-    Option("--memory SIZE", "memory to share out, such as 8g"),
-    Option("--gpus N", "GPUs to share out", kind="whole"),
+    Option("--cpus N", "CPUs for steps that ask for some", kind="number"),
+    Option("--memory SIZE", "memory for steps that ask for some, such as 8g"),
+    Option("--gpus N", "GPUs for steps that ask for some", kind="whole"),
 )
 _DEBUG = Option("--debug", "print every event with its data: waits, counters, expressions; and tracebacks")
 _TYPE = Option("--type TYPE", "only events of this type; other systems' names work too", kind="event", many=True)
 _AFTER = Option("--after SEQ", "only events with a higher seq", kind="whole")
-_NAMES = Option("--names SYSTEM", "tell them in the words of another system", choices=("noetl",))
+_NAMES = Option("--names SYSTEM", "use the event names of another system", choices=("noetl",))
 
-_STEP = Option("--step NAME", "only those of this map, where the run has several")
-_SIGNATURE = Option("--signature SIGNATURE", "only those whose last failure has this signature")
+_STEP = Option("--step NAME", "only items of this map, if the run has several")
+_SIGNATURE = Option("--signature SIGNATURE", "only items whose last failure has this signature")
 
 DIALECTS = ("native", "prodigy", "visor", "torc", "noetl")
 _COMPILE_OPTIONS = (
@@ -52,7 +52,7 @@ _RUN = (
         "commands.run:run",
         "run a workflow to its end, with live progress",
         about=(
-            "Every transition is on disk before anything follows from it. Ctrl-C once lets running steps finish, "
+            "Every transition is on disk before the engine acts on it. Ctrl-C once lets running steps finish, "
             "twice ends them; in both cases, and after kill -9, `resile resume` goes on."
         ),
         options=(
@@ -85,8 +85,8 @@ _RUN = (
         "commands.run:resume",
         "go on with a run that was interrupted or killed",
         about=(
-            "What had finished does not run again; steps that still run are adopted. A run that has ended is left "
-            "as it is and gives its own exit code."
+            "Finished steps do not run again; running steps are adopted. A run that has ended does not change; the "
+            "exit code is that of the run."
         ),
         options=(*_CAPACITY, _DEBUG),
         examples=("resile resume 7", "resile resume 7 --max-parallel 8"),
@@ -97,7 +97,7 @@ _RUN = (
         "rerun RUN",
         "commands.run:rerun",
         "run it again: all of it, or what did not complete",
-        about="The same run goes again with the next epoch: attempts and budgets count from the start.",
+        about="The run starts its next epoch: attempts and budgets count from zero.",
         options=(
             Option("--failed-only", "keep what completed, run the rest"),
             Option("--as-new", "make a new run of the same definition and inputs"),
@@ -112,7 +112,7 @@ _RUN = (
         "cancel RUN",
         "commands.run:cancel",
         "end a run properly: stop its steps, then run `end`",
-        about="Asks the engine that drives the run; where none does, drives it to its end here.",
+        about="Asks the engine that drives the run; without an engine, this command drives the run to its end.",
         options=(Option("--reason TEXT", "why, for the record"),),
         examples=("resile cancel 7 --reason 'wrong branch'",),
         exits=("0  canceled, or it had ended", "2  there is no such run, or the call is wrong"),
@@ -123,8 +123,8 @@ _RUN = (
         "decide about a parked failure",
         about=(
             "JOB is an id or a name, as `resile parked RUN` shows them. `retry` runs the step again, "
-            "`retry-with` does so with more memory or time, `skip` goes on as if it had succeeded, `fail` lets the "
-            "failure stand. An engine that drives the run goes on at once; else `resile resume` does, or --resume."
+            "`retry-with` does so with more memory or time, `skip` goes on as if it had succeeded, `fail` makes "
+            "the failure final. An engine that drives the run goes on at once; else `resile resume` does, or --resume."
         ),
         options=(
             Option("--output OUTPUT", "skip: the step's output, as JSON or as text"),
@@ -169,12 +169,12 @@ _LOOK = (
         "logs RUN [STEP]",
         "commands.look:logs",
         "show what the steps of a run printed",
-        about="Both streams of every attempt, under a heading each; an attempt's one stream comes without.",
+        about="Prints both streams of every attempt, each under a heading; a single stream has no heading.",
         options=(
             Option("--attempt N", "only this attempt", kind="count"),
             Option("--stdout", "only standard output"),
             Option("--stderr", "only standard error"),
-            Option("-f --follow", "go on as more is printed, until the run has ended"),
+            Option("-f --follow", "print new output as it appears, until the run has ended"),
             Option("--export DIR", "write every attempt to files in a folder instead", kind="folder"),
         ),
         examples=(
@@ -193,7 +193,7 @@ _LOOK = (
         options=(
             _TYPE,
             _AFTER,
-            Option("--story JOB", "only those of one job and what led to them, causes first", kind="whole"),
+            Option("--story JOB", "only the events of one job and their causes, causes first", kind="whole"),
             _NAMES,
         ),
         examples=(
@@ -207,7 +207,7 @@ _LOOK = (
         "events follow RUN",
         "commands.look:events_follow",
         "print the events of a run as they happen",
-        about="Ends when the run has ended or nothing drives it. With --json one object on each line.",
+        about="Ends when the run has ended or no engine drives it. With --json one object on each line.",
         options=(_TYPE, _AFTER),
         examples=("resile events follow 7", "resile events follow 7 --type retry_scheduled"),
         exits=_LOOK_EXITS,
@@ -223,11 +223,10 @@ _LOOK = (
     Command(
         "explain RUN [STEP]",
         "commands.explain:explain",
-        "tell why: failures, the rules that answered, causes",
+        "explain failures: their causes, the rules that answered",
         about=(
-            "Without STEP: whatever went other than well, in order, down to the cause, through repairs, items and "
-            "child workflows. With STEP, a step's name, a job's id or an item such as map[3]: all about that, also "
-            "why it did not run."
+            "Without STEP: every failure, in order, down to the cause, through repairs, items and child workflows. "
+            "With STEP, a step's name, a job's id or an item such as map[3]: its whole history, or why it did not run."
         ),
         examples=("resile explain 7", "resile explain 7 publish", "resile explain 7 'map[3]' --json"),
         exits=_LOOK_EXITS,
@@ -235,8 +234,8 @@ _LOOK = (
     Command(
         "metrics RUN",
         "commands.metrics:metrics",
-        "show how the rules of a run did",
-        about="How often each rule fired, what its repairs took, how many steps got back up; attempts and failures.",
+        "show statistics of the rules of a run",
+        about="How often each rule fired, how long its repairs took, how many steps recovered; attempts and failures.",
         examples=("resile metrics 7", "resile metrics 7 --json"),
         exits=_LOOK_EXITS,
     ),
@@ -263,7 +262,7 @@ _DEAD_LETTERS = (
     Command(
         "dlq stats RUN",
         "commands.dlq:stats",
-        "count them by failure, by kind of error and by hour",
+        "count dead letters by failure, kind of error and hour",
         options=(_STEP,),
         examples=("resile dlq stats 7",),
         exits=_LETTER_EXITS,
@@ -274,7 +273,7 @@ _DEAD_LETTERS = (
         "run the items again, with live progress",
         about=(
             "Items that succeed leave the dead letters, those that fail again stay with a longer history. The run's "
-            "verdict and what came after its map stay as they are. Interrupted, it goes on when it is called again."
+            "verdict and the steps after its map do not change. After an interruption the same command goes on."
         ),
         options=(
             _STEP,
@@ -284,7 +283,7 @@ _DEAD_LETTERS = (
                 kind="count",
                 most=PARALLEL_MAX,
             ),
-            Option("--dry-run", "only say which items would run"),
+            Option("--dry-run", "only list the items that would run"),
             Option("--filter JS", "only items for which this JavaScript over `item` and `letter` holds"),
             _SIGNATURE,
             Option("--force", "also items that wait for a person's review"),
@@ -305,7 +304,7 @@ _DEAD_LETTERS = (
     Command(
         "dlq export RUN [FILE]",
         "commands.dlq:export",
-        "write them as JSON Lines, to a file or stdout",
+        "write dead letters as JSON Lines, to a file or stdout",
         options=(_STEP,),
         examples=("resile dlq export 7 letters.jsonl", "resile dlq export 7 | jq .error_signature"),
         exits=("0  written", "2  there is no such run or map, or the call is wrong"),
@@ -313,7 +312,7 @@ _DEAD_LETTERS = (
     Command(
         "dlq purge RUN",
         "commands.dlq:purge",
-        "remove them for good",
+        "delete dead letters",
         options=(_STEP, _SIGNATURE, Option("--yes", "do not ask")),
         examples=("resile dlq purge 7", "resile dlq purge 7 --signature 5ca1ab1e0ddba115 --yes"),
         exits=("0  removed", "1  not confirmed; nothing was removed", "2  no such run or map, or it is being driven"),
@@ -326,12 +325,12 @@ _MORE = (
         "commands.rehearse:rehearse",
         "try a step's answers against a supposed failure",
         about=(
-            "Walks the rules of one step as if it had failed so. Handlers, scripts and called steps are run for real; "
-            "the step itself and what comes before it are not. Nothing is kept."
+            "Applies the rules of one step to a supposed failure. Handlers, scripts and called steps really run; the "
+            "step itself and the steps before it do not. Nothing is stored."
         ),
         options=(
             Option("--fail FAILURE", "exit:CODE, signal:NAME, timeout, oom, lost, spawn, check or contract"),
-            Option("--message TEXT", "what the step is supposed to have printed last"),
+            Option("--message TEXT", "the supposed last output of the step"),
             Option("--input NAME=VALUE", "a value for an input of the workflow", many=True),
             _DEBUG,
         ),
@@ -341,7 +340,7 @@ _MORE = (
             "resile rehearse flow.yaml fetch --fail timeout --message 'no route to host'",
         ),
         exits=(
-            "0  the step would get on: retry, recovered, fallback, tolerate or goto",
+            "0  the step would go on: retry, recovered, fallback, tolerate or goto",
             "1  the step would fail",
             _USAGE,
             "4  the failure would be parked",
@@ -362,12 +361,12 @@ _MORE = (
         "commands.files:migrate",
         "translate a file of any dialect into a native one",
         about=(
-            "The native file comes to the same workflow, which is checked before it is written. Where a meaning had to "
-            "be decided there is a comment in it, and a line on stderr."
+            "The native file compiles to the same workflow; this is checked before it is written. A comment in it and "
+            "a line on stderr mark each place whose meaning was ambiguous."
         ),
         options=(
-            Option("-o --out OUT", "write it there instead of on stdout", kind="file"),
-            Option("--force", "write over a file that is there"),
+            Option("-o --out OUT", "write to this file instead of stdout", kind="file"),
+            Option("--force", "overwrite an existing file"),
             *_COMPILE_OPTIONS,
         ),
         examples=("resile migrate workflow.yml", "resile migrate .visor.yaml -o flow.yaml"),
@@ -396,9 +395,9 @@ _MORE = (
 # By the heading under which the help lists them.
 GROUPS = {"Run": _RUN, "Look": _LOOK, "Dead letters": _DEAD_LETTERS, "More": _MORE}
 COMMANDS = (*_RUN, *_LOOK, *_DEAD_LETTERS, *_MORE)
-# Short spellings that stay.
+# Permanent short spellings.
 ALIASES = {"events ls": "events list", "dlq ls": "dlq list"}
-# Spellings of the version before, which are accepted with a note.
+# Spellings of the previous version, accepted with a note.
 RENAMED = {"failures": "parked", "reset-status": "reset", "try": "rehearse"}
 
 COMMANDS_BY_NAME = {command.name: command for command in COMMANDS}

@@ -65,7 +65,7 @@ def _reads_file(step: Step) -> bool:
 
 
 def compile_workflow(path: str, options: CompileOptions = CompileOptions()) -> Workflow:
-    """Compile a file; raises an error with all diagnostics where it is wrong."""
+    """Compile a file; raises a WorkflowError with all diagnostics if it is wrong."""
     return require_workflow(compile_any(path, options))
 
 

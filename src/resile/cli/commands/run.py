@@ -61,7 +61,7 @@ def drive_run(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
         return EXIT_CODES["interrupted"]
 
     def lines_of(document: RunDocument, page: output.Page) -> list[str]:
-        """The summary; of a run that did not begin here, earlier engines may have seen some of the failures."""
+        """The summary; `resume` and `rerun` also show messages of failures that earlier engines saw."""
         from resile.cli.display.summary import last_messages, summary
 
         earlier = {} if call.command.name == "run" else last_messages(document, call.client)

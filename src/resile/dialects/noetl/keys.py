@@ -19,18 +19,18 @@ LOOP_POLICY = key_table(
 LOOP_SPEC = key_table(
     "spec of a loop",
     MODE,
-    Key("max_in_flight", "number", "how many at a time", read.count),
+    Key("max_in_flight", "number", "items that run at once", read.count),
     Key("policy", "mapping", "rules about the items", read.mapping_of(LOOP_POLICY)),
 )
 LOOP = key_table(
     "loop",
     *ITEMS,
-    Key("spec", "mapping", "the same in the newer form", read.mapping_of(LOOP_SPEC)),
+    Key("spec", "mapping", "the settings in the newer form", read.mapping_of(LOOP_SPEC)),
     refused_key("cursor", "a cursor needs a database: list the items in a step before"),
 )
 PER_ITERATION = key_table(
     "per_iteration",
-    Key("sink", "mapping", "where its result goes"),
+    Key("sink", "mapping", "the destination of its result"),
 )
 NEXT_CALL = key_table(
     "next_call",
@@ -45,29 +45,29 @@ RETRY = key_table(
     Key("max_attempts", "number", "executions in all, the first included (3)", read.attempts),
     *read.with_aliases(Key("initial_delay", "seconds", "the first wait (1)", read.seconds), "delay"),
     Key("max_delay", "seconds", "the longest wait (60)", read.seconds),
-    Key("backoff_multiplier", "number", "by how much each wait is longer (2)", read.factor),
+    Key("backoff_multiplier", "number", "the factor from one wait to the next (2)", read.factor),
     Key("backoff", "none | linear | exponential, or seconds", "how waits grow"),
-    Key("jitter", "bool", "do waits differ a little?", read.jitter),
-    Key("retry_when", "condition", "asked after each attempt", read.condition),
-    Key("stop_when", "condition", "asked before `retry_when`", read.condition),
+    Key("jitter", "bool", "whether waits vary at random", read.jitter),
+    Key("retry_when", "condition", "checked after each attempt", read.condition),
+    Key("stop_when", "condition", "checked before `retry_when`", read.condition),
     Key("retry_on", "list", "the kinds of failures that are tried again", texts(read.name)),
     Key("params", "mapping", "parameters of the next request", read.arguments),
     Key("next_call", "mapping", "settings that differ in the next attempt", read.mapping_of(NEXT_CALL)),
-    Key("collect", "mapping", "what is kept of each attempt"),
-    Key("sink", "mapping", "of a policy: where the result of each attempt goes"),
+    Key("collect", "mapping", "the values to keep from each attempt"),
+    Key("sink", "mapping", "of a policy: the destination of each attempt's result"),
     Key("per_iteration", "mapping", "the same, under `sink`", read.mapping_of(PER_ITERATION)),
 )
 # The first whose condition holds counts.
 POLICY = key_table(
     "a policy of `retry`",
-    Key("when", "condition", "asked after each attempt", read.condition),
+    Key("when", "condition", "checked after each attempt", read.condition),
     Key("then", "mapping", "how to go on"),
 )
 # Asked at each event of the step; the first that holds counts.
 CASE = key_table(
     "a case",
-    Key("when", "condition", "of `event`, `response`, `error`", read.condition),
-    Key("then", "mapping or list", "what follows: every key of it"),
+    Key("when", "condition", "a condition on `event`, `response`, `error`", read.condition),
+    Key("then", "mapping or list", "the actions to take: every key of it"),
 )
 THEN = key_table(
     "then",
@@ -78,24 +78,24 @@ THEN = key_table(
     Key("set", "mapping or list", "variables"),
     Key("collect", "mapping", "adds to a variable"),
     Key("result", "data", "the result of the step"),
-    Key("sink", "mapping", "where the result goes"),
+    Key("sink", "mapping", "the destination of the result"),
     Key("retry", "mapping", "one more attempt"),
-    Key("fail", "text", "the step fails, and this is why"),
+    Key("fail", "text", "fails the step with this message"),
 )
 COLLECT = key_table(
     "collect",
-    Key("from", "name", "what is added (the response)", read.name),
-    Key("data", "data", "what is added, as data", read.data),
+    Key("from", "name", "the value to add (the response)", read.name),
+    Key("data", "data", "the value to add, as data", read.data),
     Key("into", "name", "the variable", read.name),
-    *read.with_aliases(one_of("mode", "how", "append", "extend", "merge", "replace"), "strategy"),
-    Key("path", "text", "the part of it that is added", read.name),
+    *read.with_aliases(one_of("mode", "the way to add it", "append", "extend", "merge", "replace"), "strategy"),
+    Key("path", "text", "the part of the value to add", read.name),
 )
 SINK = key_table(
     "sink",
     *read.with_aliases(
         Key("tool", "text or mapping", "postgres, duckdb, http, python, event_log"), "storage", "backend"
     ),
-    Key("table", "text", "the table that takes a row", read.filled_template),
+    Key("table", "text", "the table to write to", read.filled_template),
     one_of("mode", "add a row, or replace one", "insert", "append", "upsert"),
     Key("key", "name or list", "the columns that identify a row", texts(read.name)),
     Key("args", "mapping or template", "the row", read.arguments_or_template),
@@ -109,22 +109,22 @@ SINK = key_table(
     ),
     Key("auth", "text", "the credential"),
     Key("database", "text", "the file of a DuckDB database", read.template),
-    *read.with_aliases(Key("url", "text", "where a request goes", read.filled_template), "endpoint"),
+    *read.with_aliases(Key("url", "text", "the address of the request", read.filled_template), "endpoint"),
     Key("method", "text", "GET, POST …", read.name),
     Key("headers", "mapping", "headers of the request", read.arguments),
     Key("params", "mapping", "the query of the URL", read.arguments_or_template),
     Key("payload", "data", "the body", read.data),
-    Key("code", "text", "Python code that takes the result"),
-    Key("when", "condition", "whether it takes the result", read.condition),
+    Key("code", "text", "Python code that receives the result"),
+    Key("when", "condition", "the sink runs only if this holds", read.condition),
 )
 ARC = key_table(
     "an arc of `next`",
     Key("step", "text", "the step"),
-    Key("when", "condition", "whether", read.condition),
+    Key("when", "condition", "the arc is taken only if this holds", read.condition),
     Key("then", "list", "where to go if it holds"),
-    Key("else", "list", "where to go if no condition before holds"),
+    Key("else", "list", "where to go if no earlier condition holds"),
     *read.with_aliases(Key("args", "mapping", "values for that step", read.arguments), "with", "data", "input"),
-    Key("set", "mapping", "variables that are set when it is taken"),
+    Key("set", "mapping", "variables to set when the arc is taken"),
     read.comment("desc", "what it is for"),
 )
 NEXT_SPEC = key_table(
@@ -149,17 +149,17 @@ ADMIT = key_table(
     Key("rules", "list", "the rules"),
     one_of("mode", "the first counts", "exclusive"),
 )
-ADMIT_THEN = key_table("then of `admit`", Key("allow", "bool", "is the step admitted?", boolean))
+ADMIT_THEN = key_table("then of `admit`", Key("allow", "bool", "whether the step is admitted", boolean))
 ADMIT_ELSE = key_table("else of `admit`", Key("then", "mapping", "the answer", read.mapping_of(ADMIT_THEN)))
 ADMIT_RULE = key_table(
     "a rule of `admit`",
-    Key("when", "condition", "asked when a path comes to the step", read.condition),
+    Key("when", "condition", "checked when a path reaches the step", read.condition),
     Key("then", "mapping", "the answer", read.mapping_of(ADMIT_THEN)),
-    Key("else", "mapping", "the answer if no rule before holds", read.mapping_of(ADMIT_ELSE)),
+    Key("else", "mapping", "the answer if no earlier rule holds", read.mapping_of(ADMIT_ELSE)),
 )
 STEP_POLICY = key_table(
     "policy of a step",
-    Key("admit", "mapping", "whether it runs when a path comes to it"),
+    Key("admit", "mapping", "rules that admit the step when a path reaches it"),
     refused_key("lifecycle", "write `timeout` on the step"),
     refused_key("failure", "a failed item lets the others finish and then fails the step"),
     refused_key("emit", "every step writes its events"),
@@ -176,17 +176,17 @@ STEP = key_table(
     *read.with_aliases(Key("tool", "mapping or text", "what it does"), "type"),
     *ARGS,
     Key("loop", "mapping", "runs it for each item of a list"),
-    Key("case", "list", "what follows from its events"),
+    Key("case", "list", "actions after its events"),
     Key("next", "arcs", "where to go"),
-    Key("vars", "mapping", "variables that are set from its result", read.arguments),
+    Key("vars", "mapping", "variables to set from its result", read.arguments),
     Key("set", "mapping", "the same as `vars`"),
     Key("retry", "true, number, mapping or list", "when it is tried again"),
-    *read.with_aliases(Key("sink", "mapping", "where its result goes"), "save"),
-    Key("assert", "mapping", "what must be there"),
+    *read.with_aliases(Key("sink", "mapping", "the destination of its result"), "save"),
+    Key("assert", "mapping", "required arguments and results"),
     Key("timeout", "duration", "how long it may take", duration),
-    Key("critical", "bool", "does its failure cancel what runs beside it?", boolean),
+    Key("critical", "bool", "whether its failure cancels the steps beside it", boolean),
     Key("pass", "bool", "with `true` the tool is not run", boolean),
-    Key("spec", "mapping", "whether it is admitted", read.mapping_of(STEP_SPEC)),
+    Key("spec", "mapping", "rules that admit the step", read.mapping_of(STEP_SPEC)),
     refused_key("output", "a step's result is what its tool gives"),
     refused_key("auth", "it belongs into `tool`"),
     refused_key("call", "it belongs into `then` of a case"),
@@ -197,17 +197,17 @@ WORKBOOK_ENTRY = key_table(
     Key("name", "text", "its name"),
     read.comment("desc", "what it is for"),
     *read.with_aliases(Key("tool", "mapping or text", "the tool"), "type"),
-    Key("assert", "mapping", "what must be there"),
-    Key("sink", "mapping", "where the result goes"),
+    Key("assert", "mapping", "required arguments and results"),
+    Key("sink", "mapping", "the destination of the result"),
 )
 TASK = key_table(
     "the task of an iterator",
-    read.comment("name", "what it is called"),
+    read.comment("name", "its name"),
     read.comment("desc", "what it is for"),
     *read.with_aliases(Key("tool", "mapping or text", "the tool"), "type"),
     *ARGS,
-    *read.with_aliases(Key("sink", "mapping", "where the result of an item goes"), "save"),
-    Key("assert", "mapping", "what must be there for an item"),
+    *read.with_aliases(Key("sink", "mapping", "the destination of an item's result"), "save"),
+    Key("assert", "mapping", "required arguments and results of an item"),
     Key("retry", "true, number, mapping or list", "when an item is tried again"),
     Key("timeout", "duration", "how long an item may take", duration),
 )
@@ -231,7 +231,7 @@ EXECUTOR_SPEC = key_table(
 )
 EXECUTOR = key_table(
     "executor",
-    Key("spec", "mapping", "the steps that begin and end it", read.mapping_of(EXECUTOR_SPEC)),
+    Key("spec", "mapping", "the first and the last step", read.mapping_of(EXECUTOR_SPEC)),
     read.comment("kind", "Resile runs it"),
     read.comment("profile", "Resile runs it"),
     read.comment("version", "Resile runs it"),
@@ -246,13 +246,13 @@ FILE = key_table(
     "a playbook",
     Key("apiVersion", "text", "noetl.io/v1, /v2 or /v10"),
     Key("kind", "Playbook", "what the file is", choice("Playbook", "playbook")),
-    Key("metadata", "mapping", "what it is called"),
+    Key("metadata", "mapping", "its name"),
     Key("name", "text", "the same as `metadata.name`", read.name),
     Key("path", "text", "the same as `metadata.path`", read.name),
     read.comment("description", "what it is for"),
-    read.comment("version", "what it is called"),
-    Key("workload", "mapping", "values that a run can be given, with their defaults"),
-    Key("spec", "mapping", "more of them, under the name `spec`"),
+    read.comment("version", "its name"),
+    Key("workload", "mapping", "the inputs of a run, with their defaults"),
+    Key("spec", "mapping", "more inputs, under the name `spec`"),
     Key("keychain", "list", "secrets"),
     Key("workbook", "list", "tools that steps can call"),
     Key("workflow", "list", "the steps"),
@@ -278,12 +278,12 @@ TASK_THEN = key_table(
     Key("set_ctx", "mapping", "variables of the playbook"),
     Key("set_iter", "mapping", "variables of this item, or of this visit of the step"),
 )
-TASK_ELSE = key_table("else of a tool", Key("then", "mapping", "what follows"))
+TASK_ELSE = key_table("else of a tool", Key("then", "mapping", "the actions to take"))
 TASK_RULE = key_table(
     "a rule of a tool",
-    Key("when", "condition", "of `outcome`", read.condition),
-    Key("then", "mapping", "what follows"),
-    Key("else", "mapping", "what follows if no rule before holds", read.mapping_of(TASK_ELSE)),
+    Key("when", "condition", "a condition on `outcome`", read.condition),
+    Key("then", "mapping", "the actions to take"),
+    Key("else", "mapping", "the actions if no earlier rule holds", read.mapping_of(TASK_ELSE)),
 )
 TABLES: tuple[Table, ...] = (
     FILE, METADATA, EXECUTOR, EXECUTOR_SPEC, KEYCHAIN_ENTRY, WORKBOOK_ENTRY, TASK, STEP, LOOP, LOOP_SPEC, LOOP_POLICY,

@@ -111,8 +111,8 @@ BACKOFF = key_table(
 )  # fmt: skip
 RETRY = key_table(
     "retry",
-    Key("max", "whole number", "How often at the most, the first try not counted.", integer(0, RETRIES_MAX)),
-    Key("backoff", "mapping", "The waits in between; none where it is left out.", mapping_reader(BACKOFF)),
+    Key("max", "whole number", "The most retries, the first try not counted.", integer(0, RETRIES_MAX)),
+    Key("backoff", "mapping", "The waits between tries; none where it is left out.", mapping_reader(BACKOFF)),
 )  # fmt: skip
 TRANSITION = key_table(
     "a transition",
@@ -125,16 +125,16 @@ CALL = key_table(
     Key("step", "name", "The step to run.", _name("a name")),
     Key("tool", "name", "The tool of `tools` to run.", _name("a name")),
     Key("workflow", "name", "The workflow to run.", _name("a name")),
-    Key("with", "mapping", "Values that it finds as `args`, a workflow as `inputs`.", arguments),
-    Key("as", "name", "The name under which its output is seen.", non_empty(text, "`as`")),
+    Key("with", "mapping", "Values for the called step as `args`, for a workflow as `inputs`.", arguments),
+    Key("as", "name", "The name of its output.", non_empty(text, "`as`")),
 )  # fmt: skip
 _ROUTES = (
-    Key("run", "list of names or calls", "Steps that run first, in this order; the first that fails ends it.", _calls),
+    Key("run", "list of names or calls", "Steps to run first, in this order; a failed one stops the rest.", _calls),
     Key("run_js", "code", "More steps for `run`: a list of names.", code),
-    Key("goto", "name", "The step before this one to go back to; it and what had begun below it run again.",
+    Key("goto", "name", "An earlier step to go back to; it and the steps below it that had begun run again.",
         _name("a step's name")),
-    Key("goto_js", "code", "The same as `goto`, computed; `null` leaves it to `goto`.", code),
-    Key("transitions", "list of {when, to}", "Where to go back to, by conditions; before `goto`.", _transitions),
+    Key("goto_js", "code", "Computes the step to go back to; `null`: use `goto`.", code),
+    Key("transitions", "list of {when, to}", "Conditional steps to go back to; checked before `goto`.", _transitions),
     label("goto_event", "a jump changes no event"),
 )  # fmt: skip
 ON_FAIL = key_table(
@@ -155,14 +155,14 @@ DEFAULTS = key_table(
 )  # fmt: skip
 ROUTING = key_table(
     "routing",
-    Key("max_loops", "whole number", "How many of them each scope has in all; 10 where it is left out.",
+    Key("max_loops", "whole number", "The most jumps, retries and remedies in each scope; 10 where it is left out.",
         integer(0, LOOPS_MAX)),
-    Key("defaults", "mapping", "What every step has unless it says otherwise.", mapping_reader(DEFAULTS)),
+    Key("defaults", "mapping", "Defaults for every step.", mapping_reader(DEFAULTS)),
 )  # fmt: skip
 CONDITION = key_table(
     "a failure condition",
-    Key("condition", "code", "Where it holds, the step has failed.", code),
-    Key("message", "text", "What is said then.", text),
+    Key("condition", "code", "The step fails if this holds.", code),
+    Key("message", "text", "The message of the failure or remark.", text),
     one_of("severity", "Below `error` it is a remark in the log and fails nothing.", "error", "warning", "info"),
     true_or_false("halt_execution", "Nothing else starts, and the run fails."),
 )  # fmt: skip

@@ -153,11 +153,11 @@ BACKOFF = table(
     Key("delay", "duration", "The same as `initial`.", read.duration_or_zero, "initial_seconds"),
     Key("delay_ms", "number", "The same as `initial`, in milliseconds.", read.milliseconds, "initial_seconds"),
     Key("increment", "duration",
-        "What is added for each linear delay, the first included; the same as `initial` where it is left out.",
+        "Added to each linear delay, also to the first; the same as `initial` where it is left out.",
         read.duration_or_zero, "increment_seconds"),
-    Key("multiplier", "number", "What an exponential delay is multiplied by; 2 where it is left out.",
+    Key("multiplier", "number", "The factor of an exponential delay; 2 where it is left out.",
         read.number(1, MULTIPLIER_MAX)),
-    Key("max_delay", "duration", "No delay is longer.", read.duration, "delay_seconds_max"),
+    Key("max_delay", "duration", "The longest delay.", read.duration, "delay_seconds_max"),
     Key("jitter", "number from 0 to 1", "A share of the delay by which it varies.", read.number(0, 1)),
     read.one_of("jitter_of", "`initial`: a share of the first delay, however long the others are.", "delay", "initial"),
     *(Key(kind, "duration or mapping", f"The same with `type: {kind}`; a duration is `initial`.")
@@ -165,29 +165,29 @@ BACKOFF = table(
 )  # fmt: skip
 RETRY = table(
     "retry", "Try a failed step again.",
-    Key("max", "whole number", "How often at the most, the first try not counted.", read.integer(0, RETRIES_MAX)),
+    Key("max", "whole number", "The most retries, the first try not counted.", read.integer(0, RETRIES_MAX)),
     Key("backoff", "duration, type or mapping",
-        "The waits in between; none where it is left out, a duration is a fixed one.", read_backoff),
+        "The waits between tries; none where it is left out; a duration is a fixed wait.", read_backoff),
 )  # fmt: skip
 TRANSITION = table(
-    "a transition", "The first whose condition holds says where to go back to.",
+    "a transition", "The first transition whose condition holds names the step to go back to.",
     Key("when", "expression", "The condition.", read.expression),
     Key("to", "name or null", "The step to go back to; `null`: go nowhere, whatever `goto` says.", _target),
 )  # fmt: skip
 _ROUTES = (
-    Key("run", "name or list of names", "Steps that run first, in this order; the first that fails ends it.", _names),
+    Key("run", "name or list of names", "Steps to run first, in this order; a failed one stops the rest.", _names),
     Key("run_js", "expression", "More steps for `run`: a list of names.", read.expression),
-    Key("goto", "name", "The step before this one to go back to; it and what had begun below it run again.", _goto),
-    Key("goto_js", "expression", "The same as `goto`, computed; `null` leaves it to `goto`.", read.expression),
-    Key("transitions", "list of {when, to}", "Where to go back to, by conditions; before `goto`.", _transitions),
+    Key("goto", "name", "An earlier step to go back to; it and the steps below it that had begun run again.", _goto),
+    Key("goto_js", "expression", "Computes the step to go back to; `null`: use `goto`.", read.expression),
+    Key("transitions", "list of {when, to}", "Conditional steps to go back to; checked before `goto`.", _transitions),
 )
 _RETRY_KEY = Key("retry", "whole number or mapping",
                  "Try again; with `run`, its steps run before each further try.", read_retry)  # fmt: skip
 _FAIL_WORKFLOW = Key("fail_workflow", "true or false",
                      "`false`: dependents go on and the run does not fail for it; `true`: only a passed re-run "
-                     "makes it good.", read.boolean)  # fmt: skip
+                     "recovers the step.", read.boolean)  # fmt: skip
 ON_FAILURE = table(
-    "on_failure", "What answers a failure: `true`, a command, a list of commands, or these keys.",
+    "on_failure", "The answer to a failure: `true`, a command, a list of commands, or these keys.",
     _RETRY_KEY,
     *_ROUTES,
     Key("shell", "command", "The handler runs this command."),
@@ -195,27 +195,27 @@ ON_FAILURE = table(
     Key("claude", "as `agent`", "The same as `agent`.", field="agent"),
     Key("commands", "command or list", "The handler runs these in order: commands, or steps with all their keys."),
     Key("strategy", "recovery, fallback, cleanup, custom",
-        "`fallback`: the last command's output is the step's; `cleanup`: the failure stands; else a handler that "
-        "passes makes the step recovered.", read.choice("recovery", "fallback", "cleanup", "custom")),
+        "`fallback`: the last command's output is the step's; `cleanup`: the step stays failed; else a handler "
+        "that passes recovers the step.", read.choice("recovery", "fallback", "cleanup", "custom")),
     Key("max_attempts", "whole number", "Executions of the step in all; the handler runs before each further one.",
         read.integer(1, RETRIES_MAX)),
     Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", read.integer(1, RETRIES_MAX),
         "max_attempts"),
     read.true_or_false("retry_original", "Deprecated: `max_attempts` above 1 says it."),
     Key("timeout", "duration", "The time for the whole handler.", read.duration, "timeout_seconds"),
-    read.true_or_false("handler_failure_fatal", "`true`: a handler that fails ends the climb, the step has failed."),
+    read.true_or_false("handler_failure_fatal", "`true`: if the handler fails, the step has failed."),
     _FAIL_WORKFLOW,
     read.true_or_false("accept",
-        "`true`: when nothing else is left, the step is taken as it is and counts as recovered."),
+        "`true`: after all other rules the step counts as recovered, despite its failure."),
     Key("capture", "name, or mapping of names",
-        "Names for what the handler's commands wrote, joined; in a form other than text, for what the last one wrote."),
+        "Names for the joined output of the handler's commands; forms other than text take the last command's."),
 )  # fmt: skip
 _FOLLOWS = (
     *_ROUTES,
     Key("commands", "command or list", "Commands and steps that run before those that `run` names."),
-    Key("cost", "whole number", "What the jump takes from the loop budget; 1 where it is left out.",
+    Key("cost", "whole number", "The jump's cost, from the loop budget; 1 where it is left out.",
         read.integer(0, LOOPS_MAX)),
-    Key("run_cost", "whole number", "What running the steps takes from the loop budget; 0 where it is left out.",
+    Key("run_cost", "whole number", "The cost of running the steps, from the loop budget; 0 where it is left out.",
         read.integer(0, LOOPS_MAX)),
 )  # fmt: skip
 ON_SUCCESS = table(
@@ -223,11 +223,11 @@ ON_SUCCESS = table(
     *_FOLLOWS,
 )  # fmt: skip
 ON_FINISH = table(
-    "on_finish", "What follows the last item of a `foreach`: as `on_success`, whatever the items came to.", *_FOLLOWS
+    "on_finish", "What follows the last item of a `foreach`: as `on_success`, even if items failed.", *_FOLLOWS
 )
 DEFAULTS = table(
     "routing.defaults", "What every step's `on_failure` has unless it says otherwise.",
-    Key("on_failure", "mapping", "Keys of `on_failure` that name no commands; `on_failure: false` opts a step out."),
+    Key("on_failure", "mapping", "Keys of `on_failure`, but no commands; `on_failure: false` opts a step out."),
     Key("on_fail", "as `on_failure`", "The same as `on_failure`.", field="on_failure"),
 )  # fmt: skip
 DEFAULT = table(
@@ -243,9 +243,9 @@ ROUTING = table(
 FAILURE_HANDLER = table(
     "a failure handler", "Rules that steps share by the handler's name.",
     Key("rules", "list of rules",
-        "Rules for listed failures are looked at before those that match all; one with `then` is as a step's."),
+        "Rules that list failures come before those that match all; one with `then` has the keys of a step's rule."),
 )  # fmt: skip
-_TYPES = Key("types", "name or list", "Of a function: exceptions that it raised, those below them included.",
+_TYPES = Key("types", "name or list", "Exceptions that a function raised, subclasses included.",
              read.one_or_more(read.non_empty(read.text, "the name of an exception")))  # fmt: skip
 RULE = table(
     "a rule", "One answer to some failures; every matcher that is given must hold.",
@@ -255,7 +255,7 @@ RULE = table(
     Key("signals", "signal or list", "Signals that ended the step, by name or number.", read.one_or_more(_signal)),
     Key("kinds", "kind or list", "Kinds of failure: " + ", ".join(MATCHED_KINDS) + ".",
         read.one_or_more(read.choice(*MATCHED_KINDS))),
-    Key("pattern", "regular expression", "Found in the last of the output or in the message.", _pattern),
+    Key("pattern", "regular expression", "Found in the end of the output or in the message.", _pattern),
     _TYPES,
     Key("recovery_script", "path or script", "Run by bash before the retry; a path is relative to the file."),
     Key("max_retries", "whole number", "How often this rule answers; 3 where it is left out.",
@@ -265,7 +265,7 @@ RULE = table(
     read.one_of("on_script_failure", "`fail`: no retry after a script that failed.", "continue", "fail"),
 )  # fmt: skip
 _GROWTH = (
-    Key("factor", "number", "What the last grant is multiplied by; 1.5 where it is left out.",
+    Key("factor", "number", "The factor on the last grant; 1.5 where it is left out.",
         read.number(1.01, MULTIPLIER_MAX)),
     Key("memory_max", "size", "No more memory than this.", read.memory, "memory_bytes_max"),
     Key("runtime_max", "duration", "No more time than this.", read.duration, "runtime_seconds_max"),
@@ -273,8 +273,8 @@ _GROWTH = (
 GROWTH = table("escalate, in a rule", "The step has more memory after oom, more time after a timeout.", *_GROWTH)
 STEP_RULE = table(
     "a rule of a step", "One answer to some failures, with everything that a rule can say.",
-    read.one_of("then", "What follows, after the wait and the repair.", *get_args(Then)),
-    Key("text", "text", "What `explain` says of it; the word of `then` where it is left out.", read.text),
+    read.one_of("then", "The decision, after the wait and the repair.", *get_args(Then)),
+    Key("text", "text", "The text that `explain` shows; the word of `then` where it is left out.", read.text),
     Key("exit_codes", "number or list", "Only these exit codes.", read.one_or_more(read.integer(0, EXIT_CODE_MAX)),
         "codes"),
     Key("except_exit_codes", "number or list", "All exit codes but these.",
@@ -282,35 +282,35 @@ STEP_RULE = table(
         "codes_excluded"),
     Key("signals", "signal or list", "Only these signals.", read.one_or_more(_signal)),
     Key("kinds", "kind or list", "Only these kinds of failure.", read.one_or_more(read.choice(*FAILURE_KINDS))),
-    Key("pattern", "regular expression", "Only where it is found in the last of the output or in the message.",
+    Key("pattern", "regular expression", "Only if it is found in the end of the output or in the message.",
         _pattern),
     _TYPES,
     Key("when", "condition", "Only where this holds.", read.condition),
-    read.one_of("limit_of", "`job`: the firings of all rules of the step count.", "rule", "job"),
+    read.one_of("limit_of", "`job`: `limit` counts the firings of all rules of the step.", "rule", "job"),
     Key("limit", "whole number", "How often the rule answers, for each job; 1 where it is left out.",
         read.integer(0, LOOPS_MAX)),
-    Key("backoff", "duration or mapping", "The wait before it.", read_backoff, "wait"),
-    Key("wait", "mapping", f"The same, as the model has it: {fields_of(Backoff)}.", as_model(Backoff, "`wait`")),
+    Key("backoff", "duration or mapping", "The wait before the repair and `then`.", read_backoff, "wait"),
+    Key("wait", "mapping", f"The same, in the fields of the model: {fields_of(Backoff)}.", as_model(Backoff, "`wait`")),
     Key("commands", "command or list", "The repair: commands, or steps with all their keys."),
     *_ROUTES,
     Key("timeout", "duration", "The time for the whole repair.", read.duration, "timeout_seconds"),
     read.one_of("on_repair_failure",
-        "What a failed repair means: nothing; the rules below answer (where it is left out); the step has failed.",
+        "After a failed repair: ignore it; let the rules below answer (where it is left out); fail the step.",
         "ignore", "next", "fail"),
-    Key("escalate", "mapping", "The further try has more of the machine."),
-    Key("cost", "whole number", "What it takes from the loop budget; 0 where it is left out.",
+    Key("escalate", "mapping", "The next try has more memory or time."),
+    Key("cost", "whole number", "The rule's cost, from the loop budget; 0 where it is left out.",
         read.integer(0, LOOPS_MAX)),
     read.true_or_false("routing", "`true`: `--no-failure-routing` turns it off."),
     read.true_or_false("retries_anyway",
-        "`true`: `--retry-max` caps it, and it retries also where `run_js` names no step."),
+        "`true`: `--retry-max` limits the rule, and it retries even if `run_js` names no step."),
     read.true_or_false("halts", "`true`: with `then: fail`, the whole scope ends."),
-    Key("by_default", "key or list", "`run`, `goto`, `transitions`: those that stand here for every step of the file; "
-        "where they lead nowhere they are left out.", read.one_or_more(read.choice("run", "goto", "transitions"))),
+    Key("by_default", "key or list", "Which of `run`, `goto`, `transitions` are defaults of the file; those "
+        "with an invalid target are dropped.", read.one_or_more(read.choice("run", "goto", "transitions"))),
 )  # fmt: skip
 ESCALATE = table(
     "escalate", "Try again with more memory after oom, with more time after a timeout.",
     *_GROWTH,
-    Key("rounds", "whole number", "How often at the most; 3 where it is left out.", read.integer(1, RETRIES_MAX)),
+    Key("rounds", "whole number", "The most retries; 3 where it is left out.", read.integer(1, RETRIES_MAX)),
 )  # fmt: skip
 
 FAILURE_TABLES = (

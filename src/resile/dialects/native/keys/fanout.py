@@ -153,12 +153,12 @@ MAP = table(
     Key("input", "list, path, command or mapping",
         "The items: a list; a file beside the workflow file, or one word that ends in .json, .jsonl or .ndjson; a "
         "step's output; any other text is a command that prints them."),
-    Key("json_path", "JSON path", "Which part of the input are the items; one array means its elements.", _path),
+    Key("json_path", "JSON path", "The part of the input that has the items; one array means its elements.", _path),
     Key("filter", "expression", "Only items for which this holds; it sees `item`.", _filter),
     read.true_or_false("filter_bare", "`true`: the filter sees the fields of an item by their names as well."),
     Key("sort_by", "fields", "The order: fields, each with `ASC` or `DESC`, `NULLS FIRST` or `NULLS LAST`.", _sort_by),
-    Key("distinct", "field", "Of items with the same value of this field only the first.", _field),
-    Key("offset", "whole number", "Leave out so many items at the start.", read.integer(0, ITEMS_MAX)),
+    Key("distinct", "field", "Only the first of the items that share a value of this field.", _field),
+    Key("offset", "whole number", "Skip this many items at the start.", read.integer(0, ITEMS_MAX)),
     Key("max_items", "whole number", "No more items than this.", _count, "items_max"),
     Key("max_parallel", "whole number", "Items that run at once.", max_parallel),
     Key("item_timeout", "duration", "The time for each item, all its steps together.", read.duration,
@@ -167,11 +167,11 @@ MAP = table(
     Key("steps", "list or mapping", "What runs for each item: a list in order, a mapping by `needs`."),
     Key("agent_template", "list, or {commands}", "The same as `steps`, as a list.", field="steps"),
     Key("error_policy", "mapping", "What failed items mean; instead of the workflow's, as a whole."),
-    read.one_of("isolation", "`worktree`: each item has a git worktree, and what it commits is merged.", "none",
+    read.one_of("isolation", "`worktree`: each item has a git worktree, and its commits are merged.", "none",
         "worktree"),
-    Key("scope", "text", "What the scopes of the items are called, instead of by the step's name.",
+    Key("scope", "text", "The name of the items' scopes; the step's name where it is left out.",
         read.non_empty(read.text, "`scope`")),
-    Key("item_name", "text", "What the item is called in texts, besides `item`.",
+    Key("item_name", "text", "A second name for `item` in texts.",
         read.non_empty(read.text, "`item_name`")),
 )  # fmt: skip
 ERROR_POLICY = table(
@@ -182,22 +182,22 @@ ERROR_POLICY = table(
         "all are done; `carry_on`: as `fail`, but what needs the map runs where some items succeeded; `custom:NAME`: a "
         "failure handler or one of `handlers` answers the failures of its steps, then as `dlq`.", _on_item_failure),
     read.true_or_false("continue_on_failure", "`false`: the first failed item ends the map."),
-    Key("max_failures", "whole number", "So many failed items end the map.", _count, "failures_max"),
+    Key("max_failures", "whole number", "The number of failed items that ends the map.", _count, "failures_max"),
     Key("failure_threshold", "number from 0 to 1", "A larger share of failed items ends the map.", read.number(0, 1)),
     Key("failure_threshold_min_items", "whole number",
-        "Look at the share only after so many items; 10 where it is left out.", _count, "threshold_items_min"),
+        "Check the share only after this many items; 10 where it is left out.", _count, "threshold_items_min"),
     Key("error_collection", "aggregate, immediate, batched, or {batched}",
         "Report failed items at the end, at once, or in batches of 10 or of a given size.", _collection),
     Key("circuit_breaker", "mapping", "Hold the items back while too many fail in a row.", read_breaker, "breaker"),
-    Key("retry_config", "mapping", "Run a failed item again before `on_item_failure` decides on it, whatever that is.",
+    Key("retry_config", "mapping", "Run a failed item again before `on_item_failure` applies, whatever its value.",
         _retry_config),
 )  # fmt: skip
 RETRY_CONFIG = table(
     "retry_config", "Run a failed item again.",
-    Key("max_attempts", "whole number", "How often in all, the first included; 3 where it is left out.",
+    Key("max_attempts", "whole number", "Executions in all, the first included; 3 where it is left out.",
         read.integer(1, RETRIES_MAX), "attempts_max"),
     Key("backoff", "duration, type, mapping or null",
-        "The waits in between; 1s, 2s, 4s … where it is left out, none with null.", read_item_backoff),
+        "The waits between executions; 1s, 2s, 4s … where it is left out, none with null.", read_item_backoff),
 )  # fmt: skip
 ERROR_COLLECTION = table(
     "error_collection", "Reports in batches.",
@@ -208,9 +208,9 @@ BATCHED = table(
     Key("size", "whole number", "How many failed items one report has.", _batch_size),
 )  # fmt: skip
 CIRCUIT_BREAKER = table(
-    "circuit_breaker", "Hold items back while what they depend on is down; held ones wait, none is lost.",
-    Key("failure_threshold", "whole number", "So many failures in a row open it; 5 where it is left out.", _count),
-    Key("success_threshold", "whole number", "So many successes close it again; 3 where it is left out.", _count),
+    "circuit_breaker", "Hold items back while a service that they use is down; held items wait, none is lost.",
+    Key("failure_threshold", "whole number", "The failures in a row that open it; 5 where it is left out.", _count),
+    Key("success_threshold", "whole number", "The successes that close it again; 3 where it is left out.", _count),
     Key("timeout", "duration", "How long it stays open; 30s where it is left out.", read.duration, "timeout_seconds"),
     Key("half_open_requests", "whole number", "How many items then test it; 3 where it is left out.", max_parallel),
 )  # fmt: skip

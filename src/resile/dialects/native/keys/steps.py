@@ -178,11 +178,11 @@ def _need(reading: Reading, node: Node) -> Any:
 
 
 INPUT = table(
-    "an input", "What is known about a value that the caller gives.",
-    Key("default", "value", "Taken where the caller gives none."),
+    "an input", "Properties of an input.",
+    Key("default", "value", "The value if the caller gives none."),
     read.true_or_false("required", "The caller must give it."),
-    read.one_of("type", "What a given value is read as.", "text", "number", "bool", "json"),
-    Key("schema", "JSON schema", "What a given value must be.", read.schema),
+    read.one_of("type", "The type of a given value.", "text", "number", "bool", "json"),
+    Key("schema", "JSON schema", "The schema that a given value must meet.", read.schema),
 )  # fmt: skip
 SECRET = table(
     "a secret", "Where a secret's value comes from: one of the two.",
@@ -190,7 +190,7 @@ SECRET = table(
     Key("file", "path", "The file that holds it, relative to the workflow file.", read.non_empty(read.text, "`file`")),
 )  # fmt: skip
 RESOURCES = table(
-    "resources", "What a step takes of the machine while it runs.",
+    "resources", "The resources that a step reserves while it runs.",
     Key("cpus", "number", "Processors, parts of one included.", read.number(0.001, CPUS_MAX)),
     Key("memory", "size", "Memory: bytes, or `512m`, `4g`, `4GiB`.", read.memory, "memory_bytes"),
     Key("gpus", "whole number", "Whole graphics processors, given as CUDA_VISIBLE_DEVICES.", read.integer(0, GPUS_MAX)),
@@ -198,10 +198,10 @@ RESOURCES = table(
     Key("escalate", "mapping", "Ask for more and try again after oom or a timeout."),
 )  # fmt: skip
 NEED = table(
-    "a need", "What a step waits for, with how it is met.",
-    Key("any_of", "name or list of names", "It waits for all of these, and is met by one success.",
+    "a need", "Steps to wait for, and what satisfies the need.",
+    Key("any_of", "name or list of names", "The step waits for all of these; one success satisfies the need.",
         read.texts(read.text)),
-    read.true_or_false("skip_satisfies", "`true`: a skipped step meets it too, as list order does."),
+    read.true_or_false("skip_satisfies", "`true`: a skipped step satisfies the need too, as in a list of steps."),
 )  # fmt: skip
 ARC = table(
     "an arc", "One way to go on.",
@@ -227,7 +227,7 @@ STEP_KEYS = table(
     Key("working_dir", "path", "Where the step runs, relative to the caller's folder.",
         read.non_empty(read.template, "`working_dir`")),
     Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", read.program),
-    Key("stdin", "text", "What the command of `shell` reads.", read.template),
+    Key("stdin", "text", "The standard input of the command of `shell`.", read.template),
     Key("capture", "name, or mapping of names to forms", "Gives the output names: " + ", ".join(CAPTURE_FORMS) + ".",
         _capture),
     Key("outputs", "path or list of paths", "Files that must exist when the step is done.",
@@ -242,19 +242,19 @@ STEP_KEYS = table(
     Key("on_fail", "as `on_failure`", "The same as `on_failure`.", field="on_failure"),
     Key("on_success", "command, step, list or mapping", "Follows a success, before dependents start."),
     Key("failure_handler", "name", "The rules of `failure_handlers` under this name answer the step's failures first."),
-    read.true_or_false("park", "Hold the step for a person to judge when it stays failed."),
+    read.true_or_false("park", "Park the step for a person to judge when it stays failed."),
     Key("max_attempts", "whole number", "As inside `on_failure`, where it belongs.", read.integer(1, RETRIES_MAX)),
     Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", read.integer(1, RETRIES_MAX),
         "max_attempts"),
     read.true_or_false("fail_workflow", "As inside `on_failure`; `false`: the run does not fail for this step."),
-    Key("resources", "mapping", "What the step takes of the machine while it runs.", _resources),
-    Key("next", "name, list, or mapping", "Steps that run because this one went well, each `{step, when}`."),
+    Key("resources", "mapping", "The resources that the step reserves while it runs.", _resources),
+    Key("next", "name, list, or mapping", "Steps to run after a success of this one, each `{step, when}`."),
     read.true_or_false("critical", "`true`: when it fails, every unfinished step beside it is canceled."),
     read.one_of("rerun_on_loss", "`never`: park an attempt that was lost, instead of running it again.", "retry",
         "never",
         field="on_loss"),
     read.true_or_false("commit_required", "The step must have made a commit in the git repository it runs in."),
-    Key("ir", "mapping", "What only files of other systems say ([ir.md](ir.md))."),
+    Key("ir", "mapping", "Settings that only files of other systems have ([ir.md](ir.md))."),
 )  # fmt: skip
 FOREACH = table(
     "a step, for items", "Keys of a step whose output is a list, and of the steps that run for each of its items.",
@@ -266,7 +266,7 @@ FOREACH = table(
     Key("error_policy", "mapping",
         "Beside `foreach`: what failed items mean; without it they fail the fan-out once all are done."),
     Key("on_finish", "command, step, list or mapping",
-        "Beside `foreach`: follows the last item, whatever came of them."),
+        "Beside `foreach`: follows the last item, even if items failed."),
 )  # fmt: skip
 COMMAND = table(
     "a step, in a handler", "The key that only the commands of a handler have.",
@@ -276,13 +276,13 @@ STEP = replace(STEP_KEYS, keys={**STEP_KEYS.keys, **FOREACH.keys, **COMMAND.keys
 WORKFLOW_KEYS = table(
     "the workflow", "The file itself.",
     Key("resile", "1", "The version of the native file.", _version),
-    Key("name", "text", "What the workflow is called; the file's name where it is left out.",
+    Key("name", "text", "The name of the workflow; the file's name where it is left out.",
         read.non_empty(read.text, "`name`")),
     Key("steps", "list or mapping", "A list runs in order, a mapping by `needs`."),
     Key("inputs", "mapping", "Values that the caller gives, with their defaults.", _inputs),
     Key("env", "mapping", "Added to the environment of every step.", read.environment),
     Key("env_files", "path or list of paths",
-        "Files of NAME=value lines beside the workflow file, read when a run starts; `env` stands above them.",
+        "Files of NAME=value lines beside the workflow file, read when a run starts; `env` overrides them.",
         read.one_or_more(read.non_empty(read.text, "a path"))),
     Key("secrets", "list or mapping",
         "Values that never appear in logs, events or the database; all steps of the run have them.", _secrets),
@@ -304,7 +304,7 @@ WORKFLOW_KEYS = table(
         "What runs after the map, in order; it sees `${map.total}` and more."),
     Key("error_policy", "mapping", "What failed items mean, in every map without an `error_policy` of its own."),
     Key("handlers", "mapping", "Lists of steps by name, for `on_item_failure: custom:NAME`."),
-    Key("ir", "mapping", "What only files of other systems say ([ir.md](ir.md))."),
+    Key("ir", "mapping", "Settings that only files of other systems have ([ir.md](ir.md))."),
 )  # fmt: skip
 WORKFLOW = replace(WORKFLOW_KEYS, under_ir=IR_WORKFLOW.keys)
 

@@ -61,39 +61,39 @@ def _write_collect(action: Collect, _: object, __: object) -> dict[str, Any]:
 
 
 _SCRIPT = table(
-    "script", "JavaScript, run inside the engine; what it returns is the output.",
-    Key("code", "code", "The inside of a function.", code),
+    "script", "JavaScript that the engine runs; the step's output is its return value.",
+    Key("code", "code", "The body of a function.", code),
     Key("namespace", "text", "The part of the run's memory that it sees; `default` where it is left out.",
         non_empty(text, "`namespace`")),
 )  # fmt: skip
 _LOG = table(
-    "log", "A message for people.",
-    Key("message", "text", "What is said.", template),
+    "log", "A message for the log.",
+    Key("message", "text", "The text of the message.", template),
     one_of("level", "`info` where it is left out.", *get_args(LogLevel)),
-    true_or_false("with_outputs", "`true`: add what the steps gave that it needs."),
+    true_or_false("with_outputs", "`true`: add the outputs of the steps that it needs."),
 )  # fmt: skip
 _MEMORY = table(
     "memory", "One operation on the run's memory.",
-    one_of("operation", "What is done.", *get_args(MemoryOperation)),
+    one_of("operation", "The operation.", *get_args(MemoryOperation)),
     Key("key", "text", "The name of the value.", non_empty(template, "`key`")),
     Key("namespace", "text", "The part of the memory; `default` where it is left out.", non_empty(text, "`namespace`")),
-    Key("value", "data", "What is stored; its texts may refer to values.", read_data),
-    Key("code", "code", "The same, computed.", code),
+    Key("value", "data", "The value to store; its texts may refer to values.", read_data),
+    Key("code", "code", "JavaScript that computes the value to store.", code),
 )  # fmt: skip
 _ASK = table(
     "ask", "A question for a person; `resile judge … skip --output ANSWER` answers it.",
-    Key("question", "text", "What is asked.", non_empty(template, "the question")),
-    Key("default", "text", "What an empty answer means.", text),
+    Key("question", "text", "The text of the question.", non_empty(template, "the question")),
+    Key("default", "text", "The answer that an empty one stands for.", text),
 )  # fmt: skip
 _COMPUTED = table(
-    "a collected value", "A value that is computed; one that is just a text is a template.",
-    Key("code", "code", "The inside of a function that returns it.", code),
-    Key("template", "text", "A template that stands beside the code.", template),
+    "a collected value", "A value that code computes; a plain text is a template.",
+    Key("code", "code", "The body of a function that returns the value.", code),
+    Key("template", "text", "A template beside the code.", template),
 )  # fmt: skip
 _read_operation = struct_reader(Memory, _MEMORY, "", "operation")
 
 SCRIPT = StepType(
-    Key("script", "code or mapping", "Action: JavaScript inside the engine; it may write the run's memory.",
+    Key("script", "code or mapping", "Action: JavaScript that the engine runs; it may write the run's memory.",
         struct_reader(Script, _SCRIPT, "code", "code")),
     Script, short="code", makes_commits=False
 )  # fmt: skip
@@ -105,12 +105,12 @@ MEMORY = StepType(
     Key("memory", "mapping", "Action: an operation on the run's memory.", _memory), Memory, makes_commits=False
 )
 ASK = StepType(
-    Key("ask", "text or mapping", "Action: a question; the step is parked until somebody answers.",
+    Key("ask", "text or mapping", "Action: a question; the step is parked until `resile judge` answers it.",
         struct_reader(Ask, _ASK, "question", "question")),
     Ask, short="question", makes_commits=False
 )  # fmt: skip
 COLLECT = StepType(
-    Key("collect", "mapping", "Action: values that the workflow gives to whoever runs it; later ones see earlier ones.",
+    Key("collect", "mapping", "Action: the outputs of the workflow; later ones see earlier ones.",
         _collect),
     Collect,
     write=_write_collect,

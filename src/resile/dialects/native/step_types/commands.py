@@ -89,7 +89,7 @@ def read_mode(reading: Reading, node: Node) -> Any:
 
 AGENT_SETTINGS = table(
     "agent", "The command line of an agent.",
-    Key("command", "text or list of words", "What is called; `claude -p` where it is left out.", _agent_command),
+    Key("command", "text or list of words", "The command to call; `claude -p` where it is left out.", _agent_command),
     one_of("prompt", "How the prompt is handed over; as the last argument where it is left out.", "argument", "stdin",
         field="prompt_by"),
     Key("max_cost", "number", "An answer that reports a higher cost has failed.", number(0.000001, COST_MAX),
@@ -106,9 +106,9 @@ PROMPT = table(
 )  # fmt: skip
 FILE = table(
     "write_file", "A file made from text.",
-    Key("path", "path", "Where, relative to the step's folder.", non_empty(template, "`path`")),
-    Key("content", "text", "What stands in it.", template),
-    Key("mode", "permissions", "In octal; 644 where it is left out.", read_mode),
+    Key("path", "path", "The path, relative to the step's folder.", non_empty(template, "`path`")),
+    Key("content", "text", "The content of the file.", template),
+    Key("mode", "permissions", "The permissions in octal; 644 where it is left out.", read_mode),
 )  # fmt: skip
 
 SHELL = StepType(

@@ -153,13 +153,13 @@ def _write_python(action: Python, writer: StepWriter, _: Inherited) -> dict[str,
 
 HTTP_KEYS = table(
     "http", "A request; the answer's body is the step's output. Statuses of 400 and above fail with exit code 22.",
-    Key("url", "url", "Values in its path and query are percent-encoded; none may stand in its scheme or server.",
+    Key("url", "url", "Values in its path and query are percent-encoded; its scheme and server can't contain values.",
         _url),
     Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", _method),
     Key("headers", "mapping", "Headers by name; a value may hold no line break.", _headers),
-    Key("body", "text", "What is sent, as text.", read.template),
-    Key("json", "data", "What is sent, as JSON; a text that is one `${…}` keeps the type of its value.", _json),
-    Key("params", "data", "What goes behind the url, as a query.", read.read_data),
+    Key("body", "text", "The body, as text.", read.template),
+    Key("json", "data", "The body, as JSON; a text that is one `${…}` keeps the type of its value.", _json),
+    Key("params", "data", "The query of the url.", read.read_data),
     Key("form", "data", "The body of a form.", read.read_data),
     read.true_or_false("envelope", "`true`: the output holds the status and the headers as well."),
     read.true_or_false("verify", "`false`: the certificate of the server is not looked at.", "is_verified"),
@@ -168,13 +168,13 @@ HTTP_KEYS = table(
 )  # fmt: skip
 PYTHON_KEYS = table(
     "python", "Code for an interpreter of its own; `${…}` in it is refused, values come as `inputs`.",
-    Key("source", "code", "The code; if it defines `main`, that is called and what it returns is the output.", _source),
+    Key("source", "code", "The code; if it defines `main`, the output is what `main` returns.", _source),
     Key("file", "path", "The file that holds the code, relative to the workflow file.",
         read.non_empty(_code, "`file`")),
     Key("inputs", "mapping", "As `inputs` of the step.", read.read_inputs),
-    Key("names", "name or list", "Parameters of `main` that are looked for among everything the step sees.",
+    Key("names", "name or list", "Parameters of `main` that take their values from everything the step sees.",
         read.one_or_more(read.non_empty(read.text, "a name"))),
-    Key("places", "mapping", "Values that stand in the code itself, as data, under these names.", read.read_inputs),
+    Key("places", "mapping", "Values that the code contains as data, under these names.", read.read_inputs),
     read.true_or_false("status_fails", '`false`: a returned `{"status": "error"}` does not fail the step.'),
 )  # fmt: skip
 

@@ -45,13 +45,13 @@ _TOOL = (
 MODE = one_of("mode", "one after the other, or at the same time", "sequential", "async", "parallel")
 ITEMS = (
     *read.with_aliases(Key("in", "template", "the list"), "collection"),
-    *read.with_aliases(Key("iterator", "text", "what the item is called", read.name), "element"),
+    *read.with_aliases(Key("iterator", "text", "the name of the item", read.name), "element"),
     MODE,
-    Key("concurrency", "number", "how many at a time", read.count),
-    Key("limit", "number", "how many items at the most", read.count),
-    Key("where", "condition", "asked of each item, which is called as in the loop", read.condition),
-    Key("order_by", "field or expression, `asc` or `desc`", "what the items are sorted by", read.filled_template),
-    Key("chunk", "number", "how many items are one item", read.count),
+    Key("concurrency", "number", "items that run at once", read.count),
+    Key("limit", "number", "the most items", read.count),
+    Key("where", "condition", "a condition on each item, under the loop's name for it", read.condition),
+    Key("order_by", "field or expression, `asc` or `desc`", "the sort key of the items", read.filled_template),
+    Key("chunk", "number", "the number of items that form one", read.count),
 )
 """The keys of a loop and of an iterator."""
 # Python code with a `main`, whose parameters are found by name.
@@ -77,11 +77,11 @@ HTTP = key_table(
     "an http tool",
     *_TOOL,
     Key("method", "text", "GET, POST …", read.name),
-    *read.with_aliases(Key("url", "text", "where to", read.filled_template), "endpoint"),
+    *read.with_aliases(Key("url", "text", "the address", read.filled_template), "endpoint"),
     Key("headers", "mapping", "headers of the request", read.arguments),
     Key("params", "mapping or template", "the query of the URL", read.arguments_or_template),
     *read.with_aliases(Key("payload", "data", "the body: JSON, or text", read.data), "data", "body", "json"),
-    Key("verify_ssl", "bool", "is the certificate of the server checked?", boolean),
+    Key("verify_ssl", "bool", "whether to check the server's certificate", boolean),
     Key("auth", "name or mapping", "a credential from the environment, or its parts"),
 )
 # Parts of the credential that are not written come from the environment: `$NAME_TOKEN`, `$NAME_USERNAME` … in capitals.
@@ -89,11 +89,11 @@ AUTH = key_table(
     "auth of an http tool",
     one_of("type", "how (bearer)", "bearer", "basic", "api_key"),
     *read.with_aliases(Key("name", "text", "the credential"), "credential"),
-    Key("token", "template", "of a bearer", read.filled_template),
-    Key("username", "template", "of basic authentication", read.filled_template),
-    Key("password", "template", "of basic authentication", read.filled_template),
-    Key("key", "template", "of an api_key", read.filled_template),
-    Key("header", "text", "the header that an api_key stands in (X-API-Key)", read.name),
+    Key("token", "template", "the token of a bearer", read.filled_template),
+    Key("username", "template", "the user of basic authentication", read.filled_template),
+    Key("password", "template", "the password of basic authentication", read.filled_template),
+    Key("key", "template", "the value of an api_key", read.filled_template),
+    Key("header", "text", "the header for an api_key (X-API-Key)", read.name),
 )
 QUERY = key_table(
     "a postgres or duckdb tool",
@@ -102,7 +102,7 @@ QUERY = key_table(
     Key("script", "mapping", "a file that has the statements"),
     Key("auth", "text", "the credential: `$<NAME>_DSN` says how to reach the database"),
     Key("database", "text", "the file of a DuckDB database (one for each run)", read.template),
-    Key("params", "list", "values that the statement is bound to", read.data),
+    Key("params", "list", "values to bind to the statement", read.data),
 )
 PLAYBOOK = key_table(
     "a playbook tool",
@@ -141,7 +141,7 @@ TOOLS: dict[str, Table] = {
 SCRIPT = key_table(
     "script",
     Key("uri", "text", "the file, relative to the playbook", read.filled_template),
-    Key("source", "mapping", "what kind of place it is"),
+    Key("source", "mapping", "the kind of source"),
 )
 # The kind of place; only files are read, because text from outside never becomes code.
 SCRIPT_SOURCE = key_table(
