@@ -2,7 +2,7 @@
 
 The table HANDLERS maps each event to its handler; docs/state-machine.md is generated from it. The state is changed in
 place and returned, because a run of 100,000 jobs can't be copied for each event; `react` is pure all the same: no
-clock, no IO, no chance, and the same events always give the same state and actions.
+clock, no IO, no randomness, and the same events always give the same state and actions.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _run_started(reaction: Reaction, event: events.RunStarted) -> None:
 
 
 def _run_resumed(reaction: Reaction, event: events.RunResumed) -> None:
-    """Take up the run with a new engine: repeat every order that is still unanswered."""
+    """Continue the run with a new engine: repeat every order that has no answer yet."""
     state = reaction.state
     if state.phase == "ended":
         reaction.order(actions.StopEngine(state.verdict or "failed", state.seq))

@@ -1,7 +1,7 @@
 """Decides which ready jobs get a slot now: the oldest first among those that fit.
 
 A few more attempts are reserved than there are slots (status `pending`), so that an executor never waits for a commit;
-but not where a critical step, or the failures of other items, may yet keep them from starting. A job holds the CPUs,
+but none that a critical step or the failures of other items may still keep from starting. A job holds the CPUs,
 memory and GPUs of its reservation until its attempt has ended.
 """
 
