@@ -122,7 +122,7 @@ def _read_forms(t: Translation, fields: dict[str, Node], name: str) -> tuple[set
 
 
 def make_capture_steps(step: StepDraft, inner: Where) -> list[Node]:
-    """Make the steps that run after a success and keep the paths of its files, and its output in a file."""
+    """Make the steps after a success: they capture the paths of its files, and write its output to a file."""
     after = _make_file_steps(step) if "outputs" in step.fields else []
     if "output_file" in step.fields:
         at = step.key("output_file")
@@ -141,7 +141,7 @@ def add_capture(step: Mapping, at: Place, forms: dict[str, str]) -> None:
 
 
 def append_on_success(step: Mapping, after: Node) -> None:
-    """Add a step to `on_success` of a native step, before those that are there."""
+    """Add a step to `on_success` of a native step, before the others."""
     others = value_of(step, "on_success")
     put(step, "on_success", sequence([after, *(items_of(others) if others is not None else [])], after), after)
 
