@@ -186,7 +186,7 @@ def _line_of(flow: FlowBuilder, call: StepCall) -> int:
 
 
 def _needs(flow: FlowBuilder, call: StepCall, report: Diagnostics) -> list[str]:
-    """The steps that a function's `needs` names; a function stands for all its calls in the workflow."""
+    """The steps that a function's `needs` names; a function means all its calls in the workflow."""
     needs = call.options.get("needs", call.keys.get("needs", ()))
     found: list[str] = []
     for need in needs if isinstance(needs, list | tuple) else [needs]:

@@ -211,7 +211,7 @@ def place_of(function: Callable[..., Any]) -> tuple[str, str, str]:
             sys.modules.setdefault(spec.name, main)
             return "", spec.name, function.__qualname__
     if module in ("__main__", MAIN):
-        # A decorator of another file stands before it.
+        # A decorator of another file comes first.
         file = inspect.unwrap(function).__code__.co_filename
         if os.path.exists(file):
             return os.path.abspath(file), "", function.__qualname__

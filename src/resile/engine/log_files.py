@@ -75,7 +75,7 @@ def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str) -
 
 
 def _write(output: OutputReader, log: LogRange | None, stream: Stream, data: bytes, path: str) -> None:
-    """Write one stream, of which `data` is the beginning, to a file, atomically."""
+    """Write one stream, which begins with `data`, to a file, atomically."""
     part = f"{path}.part"
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
         while data:

@@ -46,7 +46,7 @@ def refuse_misfits(workflow: Workflow, capacity: Capacity) -> None:
 
 
 def _misfit(step: Step, capacity: Capacity) -> str:
-    """The resource of which a step needs more than there is, in words; empty if it fits."""
+    """The resource that a step needs more of than the engine has, in words; empty if the step fits."""
     resources = step.resources
     if resources is None:
         return ""

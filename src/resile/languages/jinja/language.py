@@ -45,7 +45,7 @@ class Jinja(BaseLanguage):
         return templates.render_data(data, visible.find)
 
     def render_url(self, url: str, visible: JinjaNames) -> str:
-        """The URL with its values; one that the previous attempt asked for is already rendered."""
+        """The URL with its values; a URL that the previous attempt set is already rendered."""
         is_data = url == str(visible.scope.repeat_settings(visible.job).get("url", ""))
         text = url.strip() if is_data else templates.render_url(url, visible.find)
         check_rendered(url, text, is_value=templates.is_one_output(url))

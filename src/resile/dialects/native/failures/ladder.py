@@ -138,7 +138,7 @@ def _read_beside(
 
 
 def _written_out(reading: NativeReading, node: Node, inner: Defaults) -> list[Rule]:
-    """Read the `rules` of a step in order; a name stands for the rules of that failure handler."""
+    """Read the `rules` of a step in order; a name means the rules of that failure handler."""
     from resile.dialects.native.failures.rules import read_rule
 
     if not isinstance(node, Sequence):

@@ -69,7 +69,7 @@ def shown_path(names: Sequence[str]) -> str:
 
 
 class _Scanner:
-    """A position in a text of which only a window is in memory."""
+    """A position in a text; only a window of the text is in memory."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
