@@ -28,7 +28,7 @@ COPIED = ("src", "tests", "examples", "docs", "bench", "pyproject.toml", "README
 SUITES: dict[str, tuple[str, ...]] = {
     "core": ("tests/core", "tests/explain", "tests/runs/ladder", "tests/runs/fanout"),
     "store": ("tests/store", "tests/engine"),
-    "engine": ("tests/engine", "tests/cli", "tests/runs/ladder", "tests/runs/fanout"),
+    "engine": ("tests/engine", "tests/api", "tests/cli", "tests/runs/ladder", "tests/runs/fanout"),
     "executors/local": ("tests/executors", "tests/runs/ladder", "tests/engine"),
 }
 SUITE_SECONDS_MAX = 600
