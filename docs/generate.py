@@ -36,8 +36,8 @@ HERE = Path(__file__).parent
 MARK = "<!-- made by docs/generate.py; change the program and run `make docs` -->"
 STATUS_MEANING = {
     "uninitialized": "not used by Resile; kept so that the numbers agree with Torc's",
-    "blocked": "waits for what it needs, for an arc, or for its `when`",
-    "ready": "may run; waits for room",
+    "blocked": "waits for its needs, for an arc, or for its `when`",
+    "ready": "may run; waits for a slot and its resources",
     "pending": "reserved: handed to the executor, not started yet",
     "running": "an attempt runs",
     "completed": "succeeded, possibly `recovered`",
@@ -46,7 +46,7 @@ STATUS_MEANING = {
     "terminated": "killed while it ran",
     "disabled": "a remediation step that was not called",
     "pending_failed": "parked: a failure waits for judgement",
-    "recovering": "a wait or a repair of the ladder is at work",
+    "recovering": "waits before a retry, or a repair runs",
     "skipped": "its `when` was false, what it needs was skipped, or no arc reached it",
 }
 
@@ -115,8 +115,8 @@ def json_page() -> str:
     lines = ["# The JSON of commands", "", MARK, ""]
     lines += [
         "With `--json` a command prints one document on stdout and nothing else there. Each document has a `version`,",
-        "which rises when a field goes or changes its meaning; fields may be added without that. Times are ISO 8601",
-        "in UTC. In the objects of `explain` and in a `failure` fields that are empty are left out.",
+        "which rises when a field is removed or changes its meaning, not when one is added. Times are ISO 8601 in UTC.",
+        "In the objects of `explain` and in a `failure` empty fields are left out.",
         "",
         *document_sections(),
     ]

@@ -34,14 +34,14 @@ def job_of_report(state: State, number: int, attempt: int) -> Job | None:
 
 
 def on_attempt_started(reaction: Reaction, event: AttemptStarted) -> None:
-    """A reserved attempt started."""
+    """Set the job to running, and note the start."""
     job = job_of_report(reaction.state, event.job, event.attempt)
     if job is not None and job.status is PENDING:
         _note_start(reaction, job, event.pid)
 
 
 def on_attempt_adopted(reaction: Reaction, event: AttemptAdopted) -> None:
-    """A resumed engine found this attempt running and watches it again."""
+    """Note that a resumed engine watches this attempt again; kill it if its scope is stopping."""
     state = reaction.state
     job = job_of_report(state, event.job, event.attempt)
     if job is None:

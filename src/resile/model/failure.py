@@ -43,19 +43,19 @@ class KindRow(NamedTuple):
 FAILURE_KINDS: dict[str, KindRow] = {
     Kind.EXIT: KindRow("The program ended with an exit code other than 0.", is_numbered=True),
     Kind.SIGNAL: KindRow("A signal ended the program.", is_numbered=True),
-    Kind.TIMEOUT: KindRow("It took longer than it may.", "timed out", error_type="Timeout"),
+    Kind.TIMEOUT: KindRow("It took longer than its time limit.", "timed out", error_type="Timeout"),
     Kind.OOM: KindRow(
-        "The kernel killed it for want of memory.",
+        "The kernel killed it because memory ran out.",
         "out of memory (killed by the kernel)",
         error_type="ResourceExhausted",
     ),
-    Kind.LOST: KindRow("How it ended is unknown: its executor or machine went away.", retries=LOST_RETRIES),
+    Kind.LOST: KindRow("Its outcome is unknown: its executor or machine stopped.", retries=LOST_RETRIES),
     Kind.SPAWN: KindRow("The program could not be started."),
-    Kind.CHECK: KindRow("A check of the step was not met.", error_type="ValidationFailed", is_logical=True),
+    Kind.CHECK: KindRow("A check of the step failed.", error_type="ValidationFailed", is_logical=True),
     Kind.CONTRACT: KindRow(
         "A value or an output is not what the step promised.", error_type="ValidationFailed", is_logical=True
     ),
-    Kind.CANCELED: KindRow("It was ended on request.", "ended on request", is_matched=False),
+    Kind.CANCELED: KindRow("A cancel ended it.", "ended on request", is_matched=False),
 }
 MATCHED_KINDS: tuple[FailureKind, ...] = tuple(kind for kind in get_args(FailureKind) if FAILURE_KINDS[kind].is_matched)
 

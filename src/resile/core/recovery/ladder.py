@@ -6,7 +6,7 @@
       ^                                               |
       +------- the rules below it <-- a step failed --+
 
-A spent rule no longer matches and the climb goes on. Below the last rule the failure stands.
+A spent rule no longer matches and the climb goes on. After the last rule the job is failed.
 """
 
 from __future__ import annotations
