@@ -63,7 +63,7 @@ format: $(STAMP) ## let ruff mend what it can
 bench: $(STAMP) ## measure against ninja, make, xargs and a plain loop; ARGS="--quick --only wide"
 	$(BIN)/python -m bench $(ARGS)
 
-docs: $(STAMP) ## write the pages of docs/ that are read off the program
+docs: $(STAMP) ## write the pages of docs/ that are generated from the program
 	$(BIN)/python docs/generate.py
 
 lock: ## pin the requirements anew from pyproject.toml (needs uv)

@@ -1,7 +1,7 @@
-"""What every surface says when something is wrong: a code, where, and what to do about it.
+"""The errors that every surface reports, each with a code, a message, a place and a hint.
 
-A `Diagnostic` is a finding in a file; a `ResileError` ends a verb. Both carry the same four things, so the
-command line, the API and the agents' tools print the same message.
+A `Diagnostic` is a finding in a file; a `ResileError` ends a command. Both have the same four fields, so the command
+line, the API and the agents' tools print the same message.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResileError(Exception):
-    """A verb could not do what was asked; nothing was run or written because of it.
+    """A command failed; nothing was run or written because of it.
 
     As text it is its message. Its place, its hint and every finding are notes, so that a program that does not catch
     it shows them.
@@ -63,7 +63,7 @@ class WorkflowError(ResileError):
 
 
 class RunFailed(ResileError):
-    """A run did not complete; `run` is its number and `status` how it stands."""
+    """A run did not complete; `run` is its number and `status` its status."""
 
     def __init__(self, message: str, *, run: int, status: str, hint: str = "") -> None:
         super().__init__("run-failed", message, hint=hint)
@@ -80,7 +80,7 @@ class StepFailed(ResileError):
 
 
 class StoreError(ResileError):
-    """The store could not do its work; nothing of the failed transaction is there."""
+    """The store failed; nothing of the failed transaction is stored."""
 
 
 def shorten(text: str, characters_max: int = 60) -> str:

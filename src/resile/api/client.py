@@ -46,7 +46,7 @@ class Client:
         return runs.resume(run, db=self.db, max_parallel=max_parallel, on_event=on_event)
 
     def cancel(self, run: int, reason: str = "") -> dict[str, Any]:
-        """Cancel a run: ask the engine that drives it, or take the run to its `end` here where none does."""
+        """Cancel a run: ask the engine that drives it; without an engine, drive the run to its `end` here."""
         with Commands.at(self.db) as commands:
             return _plain(commands.cancel(run, reason, runs.EventListener(None)))
 
@@ -63,7 +63,7 @@ class Client:
     ) -> dict[str, Any]:
         """Decide on a parked failure; `resume` then continues the run.
 
-        `output` is what a skipped step returns; `memory_bytes` and `runtime_seconds` give a retried one more of either.
+        `output` is the output of a skipped step; `memory_bytes` and `runtime_seconds` are resources for a retried one.
         """
         from resile.commands.judge import Judgement
 
@@ -74,7 +74,7 @@ class Client:
             return _plain(commands.judge(run, step, judgement))
 
     def explain(self, run: int, step: str | None = None) -> dict[str, Any]:
-        """What failed in a run, which rule answered and why, as `resile explain --json` prints it."""
+        """The failures of a run, which rule answered each and why, as `resile explain --json` prints it."""
         with Commands.at(self.db) as commands:
             return _plain(commands.explain(run, step))
 

@@ -1,7 +1,7 @@
 """`@step` marks a function as a step. Inside a workflow a call of it adds a step; outside it is the function itself.
 
     @step(retry=Retry(max=2))        with Workflow("t") as flow:
-    def one() -> int: ...                x = one()          a step; `x` stands for its result
+    def one() -> int: ...                x = one()          a step; `x` is its future result
                                          y = two(x)         a step that needs the first
 
 The native front end reads the options of a step, so each means the same as in a file. Type checkers know the parameters
@@ -158,7 +158,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class _Marker(Protocol):
-        """What `@step(…)` is: it takes the function."""
+        """The return value of `@step(…)`: marks the function that it is called with."""
 
         @overload
         def __call__(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> StepFunction[P, T]: ...

@@ -58,7 +58,7 @@ class Attempt:
     @property
     def lookup(self) -> Visible:
         """The names and values that the texts of the job can use."""
-        # functools.cached_property takes a lock, and every attempt comes by here.
+        # functools.cached_property takes a lock, and every attempt calls this.
         if self._lookup is None:
             self._lookup = self.performer.values.of(self.job)
         return self._lookup

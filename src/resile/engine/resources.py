@@ -12,7 +12,7 @@ from resile.errors import ResileError
 from resile.model.nested import steps_of
 from resile.model.workflow import Step, Workflow
 
-# So many in reserve that the launcher never waits for a commit, so few that a cancel has little to withdraw.
+# Enough in reserve that the launcher never waits for a commit; few enough that a cancel has little to withdraw.
 AHEAD = 64
 # Calls of functions are shorter, and withdrawing one costs nothing.
 CALLS_AHEAD = 512

@@ -1,4 +1,4 @@
-"""The message for a reference whose first name the workflow knows and whose path leads nowhere.
+"""The message for a reference whose first name the workflow knows and whose path finds nothing.
 
     ${m.verison}   -> `m` has no `verison`; it has: version
 

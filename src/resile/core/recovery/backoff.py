@@ -1,4 +1,4 @@
-"""How long to wait before a retry. Pure: jitter comes from a hash of the step or item's name, not from chance."""
+"""How long to wait before a retry. Pure: jitter is a hash of the step's or the item's name, not random."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
                                              +-- failed ---+-----------------------+--> ladder.after_repair, or
                                                                                         on_success.after_success_steps
 
-A repair is jobs like any others: durable, logged, with timeouts and rules of their own. wakeups.py drives it.
+A repair consists of ordinary jobs: durable, logged, with timeouts and rules of their own. wakeups.py drives it.
 
 The ladder and `on_success` share the questions to a rule's code, too.
 """

@@ -1,4 +1,4 @@
-"""The end of a job's visit: take its arcs, visit it again, or let its failure stand.
+"""The end of a job's visit: take its arcs, visit it again, or make its failure final.
 
 Arcs and jumps back spend the loop budget of a scope; an exhausted budget ends the scope.
 """
@@ -36,7 +36,7 @@ def settle_or_revisit(reaction: Reaction, job: Job, status: Status, data: dict[s
 
 
 def fail(reaction: Reaction, job: Job, message: str, **more: Any) -> None:
-    """Let a failure stand: the path leads to `end`, and a critical step stops its siblings."""
+    """Make a failure final: the path leads to `end`, and a critical step stops its siblings."""
     keep_first_failure(reaction, job, message)
     step = reaction.state.step_of(job)
     settle_or_revisit(reaction, job, FAILED, failure_data(step, message) | more)

@@ -57,13 +57,13 @@ RETRY = key_table(
     Key("sink", "mapping", "of a policy: the destination of each attempt's result"),
     Key("per_iteration", "mapping", "the same, under `sink`", read.mapping_of(PER_ITERATION)),
 )
-# The first whose condition holds counts.
+# The first policy whose condition holds applies.
 POLICY = key_table(
     "a policy of `retry`",
     Key("when", "condition", "checked after each attempt", read.condition),
     Key("then", "mapping", "how to go on"),
 )
-# Asked at each event of the step; the first that holds counts.
+# Evaluated at each event of the step; the first case that holds applies.
 CASE = key_table(
     "a case",
     Key("when", "condition", "a condition on `event`, `response`, `error`", read.condition),
@@ -260,7 +260,7 @@ FILE = key_table(
     read.comment("tracing", "Resile has its own log and metrics"),
 )
 TASK_SPEC = key_table("spec of a tool", Key("policy", "mapping", "rules"))
-# What follows from its outcome: the first rule that holds counts.
+# Actions after the tool's outcome: the first rule that holds applies.
 TASK_POLICY = key_table(
     "policy of a tool",
     Key("rules", "list", "the rules"),

@@ -227,7 +227,7 @@ def _item(line: bytes) -> Item:
     try:
         return _decoder().decode(line)
     except msgspec.DecodeError:
-        # Bytes that were not UTF-8 live on as surrogates, which only the slower decoder lets through.
+        # Bytes that were not UTF-8 are surrogates here, which only the slower decoder accepts.
         return msgspec.convert(decode(line), Item)
 
 

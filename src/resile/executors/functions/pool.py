@@ -314,7 +314,7 @@ class ThreadWorker(Worker):
 class AdoptedWorker(Worker):
     """A worker of an earlier engine: a process, or a thread that an earlier engine of this process abandoned.
 
-    It is not our child, so its exit status is unknown; `sent_signal`, the last signal that we sent, stands for it. A
+    It is not our child, so its exit status is unknown; `sent_signal`, the last signal that we sent, replaces it. A
     thread can't be terminated: it goes on, and counts as gone.
     """
 

@@ -1,11 +1,11 @@
 """Evaluates expressions of workflow files: the engine and the commands use `Sandbox`.
 
-    evaluate(code, context, now, seed, form) -> Evaluation     never raises for what the code does; so many characters
-                                                               `before` the user's are none that a message counts
+    evaluate(code, context, now, seed, form) -> Evaluation     never raises for an error of the code; positions in
+                                                               messages do not count the `before` characters
     check_syntax(code, form) -> problem or None                when a file is loaded
 
     form "expression"   one expression: `when`, `transitions`, filters
-    form "body"         statements or the inside of a function: `goto_js`, `run_js` (prelude.wrappings has the rule)
+    form "body"         statements or the body of a function: `goto_js`, `run_js` (prelude.wrappings has the rule)
 
 The code sees frozen copies of the variables it names, `Math` (with `Math.random` from the seed), `JSON`,
 `Date.now` (the given time) and the plain types of the language. The same code, context, time and seed give the same

@@ -152,7 +152,7 @@ def _part_of_word(value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value that stands alone: a number, a keyword, a name, or a quoted text."""
+    """A value that is a word of its own: a number, a keyword, a name, or a quoted text."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

@@ -63,7 +63,7 @@ def result_not_there(step: str) -> Absent:
 
 
 def path_to(path: str, part: Any) -> str:
-    """The path to a part of the value at `path`, as templates write it; the first part may stand alone."""
+    """The path to a part of the value at `path`, as templates write it; the first part may be the only one."""
     if not isinstance(part, str):
         return f"{path}[{part!r}]"
     if not path:

@@ -116,7 +116,7 @@ class LiquidScope:
         return self._value_of(known, other, job) if self._is_seen(other, job) else MISSING
 
     def _job_called(self, name: str, job: Job) -> tuple[str, Job | None]:
-        """The step that a job calls by this name, and the job of that step, if it is in sight."""
+        """The step that a job calls by this name, and the job of that step, if that job is visible."""
         known = self._state.step_of(job).aliases.get(name, name)
         return known, self._state.job_named(known, job.scope)
 

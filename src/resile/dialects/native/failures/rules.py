@@ -3,7 +3,7 @@
     rules: [{then: retry, exit_codes: [75], limit: 3, backoff: 5s, commands: [./mend]}, {then: park}]
 
 They are tried in the order in which they are written, before the rules from the step's other keys. A rule with
-`commands`, `run` or `run_js` has a repair; so has one with `on_repair_failure`. A name in the list stands for the rules
+`commands`, `run` or `run_js` has a repair; so has one with `on_repair_failure`. A name in the list means the rules
 of that failure handler.
 """
 
