@@ -11,7 +11,7 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, items
 from resile.dialects.native.context import Defaults, ForEach, NameUse, NativeReading, Needs, StepDraft, place_of
 from resile.dialects.native.graph.edges import read_needs
 from resile.dialects.native.keys.ir import lift_ir
-from resile.dialects.native.keys.steps import ARC, ARCS, STEP
+from resile.dialects.native.keys.steps import ARC, ARCS, AS_READ, STEP
 from resile.dialects.native.step_types.contract import StepType
 from resile.dialects.native.step_types.function import capture_of_result, check_beside, check_types
 from resile.dialects.native.step_types.registry import BY_KEY
@@ -21,10 +21,6 @@ from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
 from resile.model.workflow import Action, Agent, Arc, FanOut, Function, Need, Noop, Rule, Shell, Step, SuccessActions
 
-_PASSED_ON = (
-    "grace_seconds", "capture", "when", "commit_required", "critical", "in_order", "join", "transform", "checks",
-    "cases", "effects", "args", "aliases", "tags", "events", "group"
-)  # fmt: skip
 _LADDER_KEYS = frozenset((
     "rules", "retry", "park", "on_failure", "on_exit_code", "max_attempts", "fail_workflow", "failure_handler",
     "resources", "continue_on_error"
@@ -114,7 +110,7 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         on_loss="park" if fields.get("on_loss") == "never" else "retry",
         outputs=tuple(path for path, _ in fields.get("outputs", ())),
         origin=origin,
-        **{field: fields[field] for field in _PASSED_ON if field in fields},
+        **{field: fields[field] for field in AS_READ if field in fields},
     )
     return StepDraft(
         step, node, key, needs, arcs, _foreach(reading, name, node, fields, inner), fields.get("fanout", "")

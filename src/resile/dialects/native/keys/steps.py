@@ -22,7 +22,7 @@ from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Table, read_mapping, table
 from resile.errors import shorten
 from resile.model.limits import RETRIES_MAX
-from resile.model.workflow import Capture, CaptureForm, Input, Need, Resources, Secret
+from resile.model.workflow import Capture, CaptureForm, Input, Need, Resources, Secret, Step
 
 CAPTURE_FORMS: tuple[CaptureForm, ...] = get_args(CaptureForm)
 ROOTS = ("inputs", "env", "steps", "execution", "item", "item_index", "item_id", "map", "error", "shell", "raw")
@@ -273,6 +273,12 @@ COMMAND = table(
     read.true_or_false("continue_on_error", "The next command runs even if this one fails."),
 )  # fmt: skip
 STEP = replace(STEP_KEYS, keys={**STEP_KEYS.keys, **FOREACH.keys, **COMMAND.keys}, under_ir=IR_STEP.keys)
+_MADE_OF_KEYS = (
+    "name", "action", "needs", "arcs", "arcs_mode", "rules", "on_loss", "on_success", "timeout_seconds", "env",
+    "working_dir", "outputs", "resources", "called_only", "origin"
+)  # fmt: skip
+AS_READ = tuple(field for field in Step.__struct_fields__ if field not in _MADE_OF_KEYS)
+"""Fields of a Step that are the value of their key."""
 WORKFLOW_KEYS = table(
     "the workflow", "The file itself.",
     Key("resile", "1", "The version of the native file.", _version),

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from resile.dialects.native.graph.routes import STRING_LITERAL, remedies_among
-from resile.dialects.native.keys.steps import RESOURCES, STEP
+from resile.dialects.native.keys.steps import AS_READ, RESOURCES, STEP
 from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.step_types.registry import BY_STRUCT
 from resile.dialects.native.writer import values
@@ -217,18 +217,12 @@ def _values(step: Step) -> dict[str, Any]:
         written["capture"] = step.capture[0].name
     elif step.capture and not isinstance(step.action, Function):
         written["capture"] = {capture.name: capture.form for capture in step.capture}
-    written |= values.written_fields(step, STEP, "transform", "checks")
-    if step.cases:
-        written["cases"] = [
-            {"when": case.when, **({"on_failure": True} if case.on_failure else {})} for case in step.cases
-        ]
-    written |= values.written_fields(step, STEP, "effects", "args", "aliases")
+    written |= values.written_fields(step, STEP, "transform", "checks", "cases", "effects", "args", "aliases")
     if step.outputs:
         written["outputs"] = values.one_or_list(step.outputs)
-    written |= values.written_fields(step, STEP, "commit_required", "critical", "in_order")
-    if step.on_loss == "park":
-        written["rerun_on_loss"] = "never"
-    return written | values.written_fields(step, STEP, "tags", "events", "group")
+    # What is written already keeps its place.
+    written |= values.written_fields(step, STEP, *(field for field in AS_READ if field != "capture"))
+    return written | ({"rerun_on_loss": "never"} if step.on_loss == "park" else {})
 
 
 def _in_order(steps: tuple[Step, ...]) -> Iterator[tuple[Step, tuple[Need, ...]]]:

@@ -10,6 +10,7 @@ import msgspec
 from resile.dialects.native.keys.failures import BACKOFF, read_backoff
 from resile.dialects.native.keys.fanout import CIRCUIT_BREAKER, read_breaker, read_item_backoff
 from resile.dialects.native.keys.ir import IR, read_memory_file
+from resile.dialects.native.keys.model_fields import read_cases
 from resile.dialects.native.step_types.commands import read_mode
 from resile.dialects.native.writer.yaml import Block
 from resile.dialects.reading import values as readers
@@ -147,5 +148,6 @@ _WRITERS: dict[Any, Callable[[Any], Any]] = {
     read_breaker: lambda breaker: written_fields(breaker, CIRCUIT_BREAKER),
     read_memory_file: lambda file: short_form(plain(file), "path"),
     read_mode: "{:o}".format,
+    read_cases: lambda cases: [{"when": one.when} | ({"on_failure": True} if one.on_failure else {}) for one in cases],
 }
 """Writers of the values of a key, by its reader; other values are written as they are."""
