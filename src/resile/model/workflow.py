@@ -188,14 +188,12 @@ class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
 
 Action = (
     Shell
-    | Noop
     | Agent
     | Validate
-    | WriteFile
     | Http
     | Python
     | Function
-    | Query
+    | WriteFile
     | Child
     | FanOut
     | Script
@@ -203,6 +201,8 @@ Action = (
     | Memory
     | Ask
     | Collect
+    | Query
+    | Noop
 )
 
 
