@@ -18,6 +18,8 @@ _STDOUT: tuple[Stream, ...] = ("out",)
 _STREAMS: dict[str, tuple[Stream, ...]] = {
     "stderr": ("err",), "combined": ("out", "err"), "exit_code": (), "success": (), "duration": ()
 }  # fmt: skip
+ALWAYS_THERE = ("text", "lines", "stderr", "exit_code", "combined", "success", "duration")
+"""Forms that never fail; the others could fail a step a second time."""
 _TRUE = frozenset({"true", "yes", "1"})
 _FALSE = frozenset({"false", "no", "0", ""})
 

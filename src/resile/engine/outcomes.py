@@ -14,6 +14,7 @@ from resile.core.recovery.matching import ladder_of
 from resile.core.state import ROOT, Job, State
 from resile.engine.actions.git import head_of
 from resile.engine.capture import (
+    ALWAYS_THERE,
     CaptureRefused,
     capture_output,
     capture_value,
@@ -38,9 +39,6 @@ from resile.store.contract import AttemptRow
 
 if TYPE_CHECKING:
     from resile.engine.evaluation.evaluators import Evaluators
-
-# Forms that never fail; the others could fail a step a second time.
-_ALWAYS_THERE = ("text", "lines", "stderr", "exit_code", "combined", "success", "duration")
 
 
 class Observer:
@@ -287,7 +285,7 @@ class Observer:
         """Add the captures that any output allows to a failed outcome, for handlers and tolerant dependents."""
         if outcome.log is None or outcome.failure is None:
             return outcome
-        captures: tuple[Capture, ...] = tuple(c for c in step.capture if c.form in _ALWAYS_THERE)
+        captures: tuple[Capture, ...] = tuple(c for c in step.capture if c.form in ALWAYS_THERE)
         try:
             values = self._capture(job, step, captures, outcome) if captures else {}
         except CaptureRefused:
