@@ -175,7 +175,7 @@ def _value(name: str, declared: Input, text: str | None) -> Any:
 def _check_schema(name: str, declared: Input, value: Any) -> Any:
     """Return the value of an input; refuse a value that does not meet its schema."""
     if declared.schema is not None:
-        from resile.engine.actions.schemas import unmet
+        from resile.engine.evaluation.schemas import unmet
 
         if problem := unmet(declared.schema, value, f"input {name!r}"):
             raise ResileError("input-malformed", problem)

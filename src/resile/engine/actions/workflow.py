@@ -22,7 +22,7 @@ def prepare(attempt: Attempt) -> Outcome:
             raise ValueRefused(f"input {name!r} holds the value of a secret, and inputs are stored")
     for name, declared in action.workflow.inputs.items():
         if name in given and declared.schema is not None:
-            from resile.engine.actions.schemas import unmet
+            from resile.engine.evaluation.schemas import unmet
 
             if problem := unmet(declared.schema, given[name], f"input {name!r}"):
                 raise ValueRefused(problem)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from resile.engine.actions.schemas import unmet
+from resile.engine.evaluation.schemas import unmet
 from resile.languages.contract import render_data, render_text
 from resile.languages.liquid.javascript import LiquidCode
 from resile.languages.liquid.scope import LiquidScope, failed_value
