@@ -13,7 +13,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "further one"),
         ("a handler that passes", "the step stays failed in some modes", "the step is recovered; with `max_attempts` "
          "above 1 only if it then passes"),
-        ("a `validate` that is not met", "ends the run, whatever `on_failure` says", "`on_failure` answers it after "
+        ("a `validate` that is not met", "ends the run, despite `on_failure`", "`on_failure` answers it after "
          "`on_incomplete`; with `max_attempts` the command and its check run again"),
         ("`${map.results}`", "one long text", "`${map.outcomes}` of a native file: the outcome of every item"),
         ("a handler that fails", "swallowed", "the step fails and is tolerated: the run goes on, with a notice"),
@@ -22,7 +22,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "to the dead letters"),
         ("`on_item_failure: retry`", "skips without `retry_config`", "three executions, then a dead letter"),
         ("`timeout` of a handler", "for each command", "for the handler as a whole, which ends with all its processes"),
-        ("`when`", "never asked", "decides whether a step runs"),
+        ("`when`", "never evaluated", "decides whether a step runs"),
         ("`merge`", "merges worktrees", "runs after `reduce`, in place: only items with `isolation` have a worktree"),
         ("items that commit", "always in a worktree", "in a worktree if the template has `commit_required` or a "
          "command with `git commit`; else in place"),
@@ -101,7 +101,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "rules then apply"),
         ("`keychain`, `auth`, `token(NAME)`", "a service", "variables of the environment: `$NAME_FIELD`, `$NAME_DSN`, "
          "`$NAME_TOKEN`"),
-        ("`next` in a case of a loop", "for each item", "once, when all items are done, if the case came true for one"),
+        ("`next` in a case of a loop", "for each item", "once, when all items are done, if the case held for one"),
         ("`then` of a case", "one key of a map", "every key; a sink beside a `retry` runs for each attempt"),
         ("a failure in a pipeline that no rule matches", "the pipeline goes on", "the step fails; "
          "`on_unmatched: continue` goes on"),
@@ -116,7 +116,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
 PYTHON: dict[str, tuple[tuple[str, str], ...]] = {
     "of `@step` and `.options`": (
         ("name", "the name of the step; a second step of that name becomes `NAME-2`"),
-        ("needs", "`needs`; a function stands for the steps of all its calls"),
+        ("needs", "`needs`; a function means the steps of all its calls"),
         ("when", "`when`"),
         ("env", "`env`; refused in threads, which share one environment"),
         ("resources", "`resources`; `gpus` are refused in threads"),

@@ -313,13 +313,13 @@ def name_problem(name: str) -> str:
 
 
 CONDITION = table(
-    "a condition", "A question about values that says how it is asked; just a text is `value` or `js`, by its shape.",
+    "a condition", "A condition with an explicit language; a plain text is `value` or `js`, by its shape.",
     Key("value", "text", "`true`, `false` or one `${…}`, whose value decides.", non_empty(template, "`value`")),
-    Key("js", "expression", "JavaScript in which `${…}` stands for a value.", non_empty(template, "`js`")),
-    Key("code", "code", "The inside of a function, or an expression, without `${…}`.", code),
+    Key("js", "expression", "JavaScript; each `${…}` in it is a value.", non_empty(template, "`js`")),
+    Key("code", "code", "An expression, or the body of a function, without `${…}`.", code),
     Key("jinja", "template", "A template whose value decides.", non_empty(template, "`jinja`")),
-    Key("case", "text", "One of the step's `cases` has come true, by its number from 0 or its word.",
+    Key("case", "text", "A case of the step that must hold, by its number in `cases` (from 0) or its word.",
         non_empty(text, "`case`")),
-    Key("none", "true", "None of those `besides` may hold.", boolean),
-    Key("besides", "list of conditions", "Others, which must hold as well.", _conditions),
+    Key("none", "true", "None of the conditions in `besides` may hold.", boolean),
+    Key("besides", "list of conditions", "Other conditions, which must hold as well.", _conditions),
 )  # fmt: skip

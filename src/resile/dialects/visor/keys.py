@@ -311,7 +311,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key(EXAMPLE, "text", "An example, shown with the question.", text, "example"),
         true_or_false("allow_empty", "Shown with the question."),
         true_or_false("multiline", "Shown with the question."),
-        Key("default", "text", "The answer that an empty one stands for.", text),
+        Key("default", "text", "The value of an empty answer.", text),
         # Replaces the common row: the last row of a name counts.
         label("timeout", "a question waits until it is answered"),
     ),

@@ -117,7 +117,7 @@ RETRY = key_table(
 TRANSITION = key_table(
     "a transition",
     Key("when", "code", "The condition.", code),
-    Key("to", "name or null", "The step to go back to; `null`: go nowhere, whatever `goto` says.", _target),
+    Key("to", "name or null", "The step to go back to; `null`: go nowhere, and ignore `goto`.", _target),
     label("goto_event", "a jump changes no event"),
 )  # fmt: skip
 CALL = key_table(

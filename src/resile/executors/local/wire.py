@@ -21,7 +21,7 @@ Launcher to engine, and launcher to spool: lines of words.
     W job attempt at                        it never starts
     R                                       end of the greeting: an engine that connects first receives the whole spool
 
-`-` stands for an empty word. Inside the launcher an attempt goes by its key, the words `job attempt`.
+`-` is an empty word. Inside the launcher the key of an attempt, the words `job attempt`, identifies it.
 
 Runs inside the launcher, so only built-in modules are imported at the top.
 """

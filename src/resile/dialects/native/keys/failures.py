@@ -172,7 +172,7 @@ RETRY = table(
 TRANSITION = table(
     "a transition", "The first transition whose condition holds names the step to go back to.",
     Key("when", "expression", "The condition.", read.expression),
-    Key("to", "name or null", "The step to go back to; `null`: go nowhere, whatever `goto` says.", _target),
+    Key("to", "name or null", "The step to go back to; `null`: go nowhere, and ignore `goto`.", _target),
 )  # fmt: skip
 _ROUTES = (
     Key("run", "name or list of names", "Steps to run first, in this order; a failed one stops the rest.", _names),

@@ -83,7 +83,7 @@ _MEMORY = table(
 _ASK = table(
     "ask", "A question for a person; `resile judge … skip --output ANSWER` answers it.",
     Key("question", "text", "The text of the question.", non_empty(template, "the question")),
-    Key("default", "text", "The answer that an empty one stands for.", text),
+    Key("default", "text", "The value of an empty answer.", text),
 )  # fmt: skip
 _COMPUTED = table(
     "a collected value", "A value that code computes; a plain text is a template.",

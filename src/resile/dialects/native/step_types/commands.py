@@ -90,7 +90,7 @@ def read_mode(reading: Reading, node: Node) -> Any:
 AGENT_SETTINGS = table(
     "agent", "The command line of an agent.",
     Key("command", "text or list of words", "The command to call; `claude -p` where it is left out.", _agent_command),
-    one_of("prompt", "How the prompt is handed over; as the last argument where it is left out.", "argument", "stdin",
+    one_of("prompt", "How the agent gets the prompt; as the last argument where it is left out.", "argument", "stdin",
         field="prompt_by"),
     Key("max_cost", "number", "An answer that reports a higher cost has failed.", number(0.000001, COST_MAX),
         "cost_max"),
@@ -101,7 +101,7 @@ AGENT_SETTINGS = table(
 PROMPT = table(
     "agent, of a step", "A prompt for an agent of its own.",
     Key("prompt", "text", "The prompt.", non_empty(template, "the prompt")),
-    one_of("prompt_by", "How it is handed over.", "argument", "stdin"),
+    one_of("prompt_by", "How the agent gets the prompt.", "argument", "stdin"),
     *(AGENT_SETTINGS.keys[word] for word in ("command", "max_cost", "max_tokens")),
 )  # fmt: skip
 FILE = table(

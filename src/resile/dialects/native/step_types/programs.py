@@ -152,7 +152,7 @@ def _write_python(action: Python, writer: StepWriter, _: Inherited) -> dict[str,
 
 
 HTTP_KEYS = table(
-    "http", "A request; the answer's body is the step's output. Statuses of 400 and above fail with exit code 22.",
+    "http", "A request; the response's body is the step's output. Statuses of 400 and above fail with exit code 22.",
     Key("url", "url", "Values in its path and query are percent-encoded; its scheme and server can't contain values.",
         _url),
     Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", _method),
@@ -161,10 +161,10 @@ HTTP_KEYS = table(
     Key("json", "data", "The body, as JSON; a text that is one `${…}` keeps the type of its value.", _json),
     Key("params", "data", "The query of the url.", read.read_data),
     Key("form", "data", "The body of a form.", read.read_data),
-    read.true_or_false("envelope", "`true`: the output holds the status and the headers as well."),
-    read.true_or_false("verify", "`false`: the certificate of the server is not looked at.", "is_verified"),
-    Key("expect_status", "whole number or list", "The only statuses that are a success; redirects among them are not "
-        "followed.", lambda reading, node: read.one_or_more(read.integer(100, 599))(reading, node) or INVALID),
+    read.true_or_false("envelope", "`true`: the output has the status and the headers too."),
+    read.true_or_false("verify", "`false`: do not check the server's certificate.", "is_verified"),
+    Key("expect_status", "whole number or list", "The only statuses that count as a success; redirects among them are "
+        "not followed.", lambda reading, node: read.one_or_more(read.integer(100, 599))(reading, node) or INVALID),
 )  # fmt: skip
 PYTHON_KEYS = table(
     "python", "Code for an interpreter of its own; `${…}` in it is refused, values come as `inputs`.",
@@ -179,7 +179,7 @@ PYTHON_KEYS = table(
 )  # fmt: skip
 
 HTTP = StepType(
-    Key("http", "url or mapping", "Action: a request; the answer's body is its output.", _http),
+    Key("http", "url or mapping", "Action: a request; the body of the response is its output.", _http),
     Http,
     short="url",
     write=_write_http,
