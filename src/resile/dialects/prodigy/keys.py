@@ -235,7 +235,7 @@ CAPTURED = key_table(
     Key("command_index", "whole number", "The index of the step, from 0."),
     Key("source", "stdout, stderr", "The stream to read."),
     Key("multiline", "preserve, array", "`array`: a list of lines."),
-    Key("pattern", "regular expression", "The value is the first group, or the match; without a match the step fails."),
+    Key("pattern", "regular expression", "The first group, or the match; without one it fails (`array`: no lines)."),
     _refusal("json_path", "values are cut out by references", "capture it as JSON and name `${v.field}`"),
     _refusal("max_size", "all captured values have one limit", _WITHOUT),
     _refusal("default", "a reference has its own default", "`${v:-text}` where it is used"),
