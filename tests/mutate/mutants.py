@@ -73,5 +73,9 @@ def mutate(code: str, mutant: Mutant) -> str | None:
     """The text of a file with the change made; None where it changes nothing."""
     from cosmic_ray.mutating import mutate_code
 
-    changed: str | None = mutate_code(code, operators()[mutant.operator](), mutant.occurrence)
+    try:
+        changed: str | None = mutate_code(code, operators()[mutant.operator](), mutant.occurrence)
+    except AttributeError:
+        # cosmic-ray replaces an exception only where it is a plain name.
+        return None
     return None if changed == code else changed
