@@ -66,6 +66,12 @@ class EventListener:
         """The run has a number and an engine."""
         self._run = run
 
+    def warn(self, text: str) -> None:
+        """Pass on a warning of the engine."""
+        import warnings
+
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
     def notes(self, state: State, notes: list[Note]) -> None:  # noqa: ARG002
         """These events are on disk now."""
         if self._on_event is None:

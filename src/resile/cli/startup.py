@@ -28,8 +28,10 @@ def load_command(call: Call) -> Callable[[Call], int]:
     # Loading creates many objects and no garbage.
     gc.disable()
     if call.command.drives:
+        from resile.executors.descriptors import refuse_too_few
         from resile.executors.local.prestart import prestart
 
+        refuse_too_few()
         call.launcher = prestart()
     _load_msgspec()
     module, function = call.command.target.split(":")

@@ -19,7 +19,7 @@ from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, O
 from resile.core.state import ROOT, State
 from resile.engine.env_files import load_env_files
 from resile.engine.replay import dropped_jobs, fold_log, row_of
-from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits
+from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits, scarce_descriptors
 from resile.engine.run_executor import calls_functions
 from resile.engine.secrets import load_secrets, refuse_secret_inputs
 from resile.engine.session import Session, caller, create, hold_lease, next_event
@@ -32,7 +32,7 @@ from resile.store.contract import Lease, RunRow, Store
 
 if TYPE_CHECKING:
     from resile.commands.documents.answers import CancelResult, ResetResult
-    from resile.engine.loop import Interrupt
+    from resile.engine.loop import Engine, Interrupt
     from resile.executors.local.prestart import Prestarted
 
 
@@ -92,6 +92,9 @@ class EngineListener(Protocol):
 
     def notes(self, state: State, notes: list[Note]) -> None:
         """These canonical events are now durable."""
+
+    def warn(self, text: str) -> None:
+        """The engine does something else than it was asked to; called after `on_start`."""
 
 
 def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: Prestarted | None = None) -> RunOutcome:
@@ -299,12 +302,20 @@ def drive_engine(
 ) -> RunStatus:
     """Let an engine drive a run under its lease, from these events on; return the status in which it leaves the run."""
     session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
+    scarce = scarce_descriptors(capacity.parallel)
+
+    def ready(engine: Engine) -> None:
+        """Announce the run."""
+        listener.on_start(row.id, state, engine.interrupt)
+        if scarce:
+            listener.warn(scarce)
+
     return session.drive(
         lease,
         events,
         parallel=capacity.parallel,
         launcher=launcher,
-        ready=lambda engine: listener.on_start(row.id, state, engine.interrupt),
+        ready=ready,
     )
 
 

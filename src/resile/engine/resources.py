@@ -9,6 +9,7 @@ from resile.core.events import Capacity
 from resile.core.scheduling.reservations import resources_for
 from resile.core.state import Job, State
 from resile.errors import ResileError
+from resile.executors import descriptors
 from resile.model.nested import steps_of
 from resile.model.workflow import Step, Workflow
 
@@ -21,6 +22,7 @@ _UNLIMITED = 1 << 60
 
 def measure(parallel: int | None, cpus: float | None, memory_bytes: int | None, gpus: int | None) -> Capacity:
     """The capacity of an engine on this machine; the caller's numbers override the measured ones."""
+    descriptors.refuse_too_few()
     own_cpus = cpus if cpus is not None else _cpus()
     return Capacity(
         parallel=parallel if parallel is not None else max(1, int(_cpus())),
@@ -43,6 +45,15 @@ def refuse_misfits(workflow: Workflow, capacity: Capacity) -> None:
                 where=f"{workflow.file}:{step.origin.line}:{step.origin.column}",
                 hint="ask for less, or say what this machine may use with --cpus, --memory, --gpus",
             )
+
+
+def scarce_descriptors(parallel: int) -> str:
+    """Say that fewer steps run at once than asked for, because too few files may be open; empty if all can."""
+    hard = descriptors.open_files_max()[1]
+    slots = descriptors.slots_within(hard)
+    if slots >= parallel:
+        return ""
+    return f"at most {slots} steps run at once, not {parallel}: only {hard} files may be open (`ulimit -Hn`)"
 
 
 def _misfit(step: Step, capacity: Capacity) -> str:

@@ -219,6 +219,10 @@ class ProgressWatcher:
         self.tally.take(notes)
         self._display.show(notes)
 
+    def warn(self, text: str) -> None:
+        """Show a warning of the engine."""
+        self._display.announce(text)
+
     @property
     def messages(self) -> dict[int, str]:
         """The last message of every failed job, by its id."""

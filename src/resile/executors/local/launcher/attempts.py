@@ -20,6 +20,7 @@ import time
 from _thread import allocate_lock, start_new_thread
 from errno import EAGAIN, EMFILE, ENFILE, ENOSPC
 
+from resile.executors import descriptors
 from resile.executors.local import processes, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.orphans import Orphans
@@ -81,6 +82,7 @@ class Attempts:
         self.folder = self.token = b""
         # Slots wanted, open now, and ever made: the last one numbers slots, so that no two share a segment.
         self.slots = self.opened = self.made = 0
+        self.abandoned_pipes_max = ABANDONED_PIPES_MAX
         # Why no attempt may start: the spool can't be written.
         self.blocked_errno = ENOSPC
         self.check_at = NEVER
@@ -99,6 +101,20 @@ class Attempts:
             self.orphans.take_exit_of(descriptor)
             if any(slot.reason for slot in self.running.values()):
                 self.check_at = 0.0
+
+    def set_slots(self, wanted: int) -> None:
+        """Open at most so many slots, and no more than there are descriptors for.
+
+        If the soft limit is too low for them, raise it to the hard one; attempts still start with the former.
+        """
+        soft, hard = descriptors.open_files_max()
+        if wanted > descriptors.slots_within(soft) and soft < hard:
+            self.spawner.soft_limit = soft
+            descriptors.set_soft(hard)
+            soft = hard
+        self.slots = max(1, min(wanted, descriptors.slots_within(soft)))
+        self.orphans.expected_max = descriptors.leftovers_within(soft)
+        self.abandoned_pipes_max = min(ABANDONED_PIPES_MAX, self.orphans.expected_max)
 
     def enqueue(self, start: Start) -> None:
         """Queue an attempt, or let it wait for the attempts in its `after`."""
@@ -201,7 +217,12 @@ class Attempts:
                 slot.turn = None
         # Read the clocks before the spawn, which returns when the program already runs.
         slot.started_at, slot.started = time.time(), time.monotonic()
-        pid, errno, stage = self.spawner.spawn(start, slot.actions)
+        if self.spawner.soft_limit:
+            # The spawner lowers the limit for a moment; other threads open files only with the lock held.
+            with self.lock:
+                pid, errno, stage = self.spawner.spawn(start, slot.actions)
+        else:
+            pid, errno, stage = self.spawner.spawn(start, slot.actions)
         with self.lock:
             slot.has_started.release()
             if not pid:
@@ -307,7 +328,7 @@ class Attempts:
                 for descriptor in slot.renew():
                     self.abandoned_pipes[descriptor] = None
                     self.epoll.register(descriptor, select.EPOLLIN)
-                while len(self.abandoned_pipes) > ABANDONED_PIPES_MAX:
+                while len(self.abandoned_pipes) > self.abandoned_pipes_max:
                     self.discard_output(next(iter(self.abandoned_pipes)), close=True)
             if slot.is_full():
                 slot.roll()

@@ -98,10 +98,16 @@ class Launcher:
             posix.eventfd_write(self.wakeup_fd, 1)
 
     def crash(self) -> None:
-        """Write the traceback beside the spool and exit at once."""
-        system_calls.redirect_errors(self.attempts.folder, self.attempts.token)
-        sys.excepthook(*sys.exc_info())
-        posix._exit(1)
+        """Write the traceback beside the spool if that is possible, and exit at once in any case.
+
+        The engine sees the end of the connection, and reports the running attempts as lost.
+        """
+        try:
+            error = sys.exc_info()
+            system_calls.redirect_errors(self.attempts.folder, self.attempts.token)
+            sys.excepthook(*error)
+        finally:
+            posix._exit(1)
 
     def attach(self, connection: int) -> None:
         """Serve this engine from now on."""
@@ -195,7 +201,7 @@ class Launcher:
                 attempts.blocked_errno = 0
             except OSError as error:
                 attempts.blocked_errno = error.errno or ENOSPC
-        attempts.slots = max(1, slots)
+        attempts.set_slots(slots)
         attempts.secrets = patterns_of(secrets)
         attempts.spawner.configure(attempts.token, directory, env)
 

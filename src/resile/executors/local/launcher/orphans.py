@@ -27,6 +27,7 @@ class Orphans:
         self.known: set[int] = set()
         # pidfd -> pid of each process whose exit the launcher waits for.
         self.expected: dict[int, int] = {}
+        self.expected_max = 1
 
     def can_be_found(self) -> bool:
         """Does the kernel list the children of a thread?"""
@@ -53,6 +54,8 @@ class Orphans:
     def expect_exit_of(self, pid: int) -> bool:
         """Have epoll report the exit of a process; False if that is impossible."""
         if pid not in self.expected.values():
+            if len(self.expected) >= self.expected_max:
+                return False
             try:
                 descriptor = posix.pidfd_open(pid)
             except OSError:

@@ -15,6 +15,7 @@ from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
 from os.path import isfile as is_file
 from os.path import join as path_in
 
+from resile.executors import descriptors
 from resile.executors.local.launcher.system_calls import signal
 from resile.executors.local.processes import TAG_VARIABLE, attempt_tag
 
@@ -93,6 +94,8 @@ class Spawner:
         self.directory = b"/"
         self.token = b""
         self.home = -1
+        # The limit of open files for attempts, if this process raised its own.
+        self.soft_limit = 0
 
     def configure(self, token: bytes, directory: bytes, pairs: list[bytes]) -> None:
         """Set what all attempts share; an attempt that is being started keeps the previous settings."""
@@ -144,7 +147,13 @@ class Spawner:
                 return 0, errno
             call = _spawn
         pid = c_int()
-        errno = call(byref(pid), program, actions.opaque, self.attributes, _text_array_of(argv), environment)
+        words = _text_array_of(argv)
+        raised = descriptors.open_files_max()[0] if self.soft_limit else 0
+        if raised:
+            descriptors.set_soft(self.soft_limit)
+        errno = call(byref(pid), program, actions.opaque, self.attributes, words, environment)
+        if raised:
+            descriptors.set_soft(raised)
         return (0, errno) if errno else (pid.value, 0)
 
 
