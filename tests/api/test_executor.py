@@ -21,9 +21,9 @@ from resile.executors.functions.spool import SPOOL_BYTES, Spool, records_of
 SECONDS_MAX = 30.0
 
 
-def opened(folder: Path, slots: int = 1) -> FunctionExecutor:
+def opened(folder: Path, slots: int = 1, clock_offset: float = 0.0) -> FunctionExecutor:
     """An executor in this folder."""
-    return FunctionExecutor(str(folder), slots=slots, path=sys.path, env=os.environ)
+    return FunctionExecutor(str(folder), slots=slots, path=sys.path, env=os.environ, clock_offset=clock_offset)
 
 
 def launch(job: int, name: str, workers: str, *args: Any) -> Launch:
@@ -42,6 +42,20 @@ def hear(executor: FunctionExecutor, count: int, *, starts: bool = False) -> lis
         poll.poll(1000)
         found += [report for report in executor.reports() if isinstance(report, Started) is starts]
     return found
+
+
+def test_reports_have_the_time_of_the_run(tmp_path: Path, workers: Any) -> None:
+    """Workers and threads stamp their records with the seconds since the boot plus the engine's offset."""
+    offset = 5_000_000_000.0
+    executor = opened(tmp_path, clock_offset=offset)
+    began = time.clock_gettime(time.CLOCK_BOOTTIME) + offset
+    executor.start([launch(1, "add", workers, 1, 2), launch(2, "add", workers, 1, "x")])
+    executor.find([(9, 1)])
+    reports = hear(executor, 3)
+    times = [getattr(report, "started_at", report.at) for report in reports] + [report.at for report in reports]
+    assert len(times) == 6
+    assert [at for at in times if not began <= at < began + 60.0] == []
+    executor.close()
 
 
 def test_what_was_not_acknowledged_is_found_again(tmp_path: Path, workers: Any) -> None:

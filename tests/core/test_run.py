@@ -10,6 +10,7 @@ from resile.core.events import (
     AttemptWithdrawn,
     CancelRequested,
     EpochStarted,
+    Machine,
     RunResumed,
     TimerFired,
 )
@@ -236,3 +237,20 @@ def test_an_end_that_is_lost_again_and_again_is_parked() -> None:
     """The engine rests and the run can be judged; it does not wait for ever."""
     world = World(flow(step("a")), lambda name, _: failed(0, "lost") if name == "end" else OK).run()
     assert (world.ended, world.executed, world.statuses()["end"]) == ("parked", ["a", *["end"] * 4], "pending_failed")
+
+
+def test_the_state_knows_where_the_log_of_a_boot_begins() -> None:
+    """`boot_seq` moves when a resume comes from another boot, and only then; a log without machines leaves it at 0."""
+    world = World(flow(step("a"), step("b", "a")))
+    world.feed(RunResumed(1.0, world.capacity))
+    assert (world.state.machine, world.state.boot_seq) == (None, 0)
+    first, second = Machine("first", 10.0), Machine("second", 20.0)
+    world.feed(RunResumed(2.0, world.capacity, machine=first))
+    assert (world.state.machine, world.state.boot_seq) == (first, 0)
+    world.feed(RunResumed(3.0, world.capacity, machine=first))
+    assert world.state.boot_seq == 0
+    before = world.state.seq
+    world.feed(RunResumed(4.0, world.capacity, machine=second))
+    world.feed(RunResumed(5.0, world.capacity, machine=second))
+    assert (world.state.machine, world.state.boot_seq) == (second, before)
+    assert decode(encode(world.state), world.state.workflow).boot_seq == before

@@ -38,7 +38,6 @@ class Parts:
             first,
             output=str(folder),
             directory=str(folder),
-            clock=self.clock,
         )
         react(self.state, first)
         values = Values(store, row, self.state, {}, self.output, secrets=secrets)

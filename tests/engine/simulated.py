@@ -11,7 +11,7 @@ from itertools import count
 
 from msgspec import structs
 
-from resile.core.events import Capacity, Event, RunStarted
+from resile.core.events import Capacity, Event, Machine, RunStarted
 from resile.core.state import State
 from resile.engine.loop import Engine
 from resile.engine.session import Session, create, take
@@ -29,6 +29,7 @@ class HandClock:
     """Stands still while there is something to do, and then jumps to the next thing that is planned or waited for."""
 
     def __init__(self) -> None:
+        self.machine = Machine("simulated", START)
         self.time = START
         self._planned: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
@@ -36,6 +37,10 @@ class HandClock:
     def now(self) -> float:
         """The simulated time."""
         return self.time
+
+    def boot_seconds(self) -> float:
+        """The simulated time since the simulated boot."""
+        return self.time - START
 
     def plan(self, seconds: float, act: Callable[[], None]) -> None:
         """Have something happen so many seconds from now."""
@@ -166,7 +171,6 @@ class Simulation:
             self.first,
             output=folder,
             directory=folder,
-            clock=self.clock,
         )
         self.engine: Engine | None = None
 
@@ -181,7 +185,7 @@ class Simulation:
             clock=self.clock,
             executor=self.executor,
         )
-        lease = take(self.store, self.row.id, self.clock)
+        lease = take(self.store, self.row.id, self.clock.boot_seconds())
         return session.drive(lease, [self.first, *events], parallel=2, launcher=None, ready=self._keep)
 
     def _keep(self, engine: Engine) -> None:

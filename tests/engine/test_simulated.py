@@ -46,8 +46,8 @@ def test_the_lease_is_renewed_while_a_step_runs_longer_than_it(tmp_path: Path) -
 
     def look() -> None:
         """See until when the lease holds."""
-        lease = simulation.store.lease(simulation.row.id, executor.clock.now())
-        held.append(0.0 if lease is None else lease.expires_at - START)
+        lease = simulation.store.lease(simulation.row.id, executor.clock.boot_seconds())
+        held.append(0.0 if lease is None else lease.expires_boot_seconds)
 
     for seconds in (9.0, 11.0, 31.0):
         executor.clock.plan(seconds, look)
@@ -120,7 +120,7 @@ class Frozen(SimulatedExecutor):
     def start(self, launches: Sequence[Launch]) -> None:
         """Let 31 seconds pass, take the lease, and begin."""
         self.clock.time += LEASE_SECONDS + 1
-        self.taken = take(self.simulation.store, self.simulation.row.id, self.clock)
+        self.taken = take(self.simulation.store, self.simulation.row.id, self.clock.boot_seconds())
         super().start(launches)
 
 
@@ -130,7 +130,7 @@ def test_an_engine_that_stood_still_for_longer_than_its_lease_loses_the_run(tmp_
     simulation = executor.simulation = Simulation(flow(shell("a")), str(tmp_path), executor)
     with pytest.raises(LeaseHeld):
         simulation.drive()
-    held = simulation.store.lease(simulation.row.id, executor.clock.now())
+    held = simulation.store.lease(simulation.row.id, executor.clock.boot_seconds())
     assert held is not None
     assert held.token == executor.taken.token
     assert "attempt_started" not in simulation.events

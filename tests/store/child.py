@@ -12,13 +12,13 @@ import os
 import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from resile.store.contract import AttemptRow
 from resile.store.errors import LeaseHeld
+from resile.store.lease import boot_seconds
 from resile.store.sqlite.store import SqliteStore
 from tests.store.samples import WAIT_SECONDS_MAX, batch, entry, job, wait_for
 
@@ -80,7 +80,7 @@ def say(text: object) -> None:
 def hold(path: str, run: int) -> None:
     """Keep the lease of a run."""
     store = SqliteStore(path)
-    store.acquire_lease(run, time.time(), 3600.0)
+    store.acquire_lease(run, boot_seconds(), 3600.0)
     say(os.getpid())
     sys.stdin.read()
 
@@ -91,7 +91,7 @@ def race(path: str, run: int) -> None:
     say("ready")
     sys.stdin.readline()
     try:
-        store.acquire_lease(run, time.time(), 3600.0)
+        store.acquire_lease(run, boot_seconds(), 3600.0)
         say("won")
     except LeaseHeld:
         say("held")
@@ -101,7 +101,7 @@ def race(path: str, run: int) -> None:
 def write(path: str, run: int) -> None:
     """Write without end; batch n has entry n, job n and attempt n, and job 1 counts the batches."""
     store = SqliteStore(path)
-    lease = store.acquire_lease(run, time.time(), 3600.0)
+    lease = store.acquire_lease(run, boot_seconds(), 3600.0)
     writer = store.writer()
     first = len(list(store.entries(run))) + 1
     for number in range(first, first + TICKETS_MAX):

@@ -162,7 +162,7 @@ def test_purging_needs_the_lease(place: Place) -> None:
     store, engine = place.open(), place.open()
     run, lease = new_run(store)
     write(store.writer(), holding(lease, letter(1)))
-    theirs = engine.acquire_lease(run, now=lease.expires_at, seconds=60.0)
+    theirs = engine.acquire_lease(run, now=lease.expires_boot_seconds, seconds=60.0)
     for _ in range(2):
         with pytest.raises(LeaseHeld) as refused:
             store.purge_letters(lease)

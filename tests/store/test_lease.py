@@ -14,14 +14,9 @@ from resile.store.errors import LeaseHeld
 
 def test_this_process_holds_its_lease_until_its_time_is_up() -> None:
     """A living holder is a holder to the last moment, and not a moment longer."""
-    mine = leases.take(1, now=10.0, seconds=5.0)
-    assert (mine.run, mine.pid, mine.host, mine.since, mine.expires_at) == (
-        1,
-        os.getpid(),
-        os.uname().nodename,
-        10.0,
-        15.0,
-    )
+    mine = leases.take(1, now=10.0, seconds=5.0, wall=1000.0)
+    assert (mine.run, mine.pid, mine.host) == (1, os.getpid(), os.uname().nodename)
+    assert (mine.since, mine.expires_at, mine.expires_boot_seconds) == (1000.0, 1005.0, 15.0)
     assert [leases.is_free(mine, now) for now in (10.0, 14.9, 15.0)] == [False, False, True]
     assert leases.is_free(None, 10.0)
 
@@ -42,12 +37,28 @@ def test_a_number_that_was_given_out_again_is_another_process() -> None:
     assert leases.is_free(replace(leases.take(1, 10.0, 5.0), pid_started="1"), 10.0)
 
 
+@pytest.mark.parametrize("hour", [-3600.0, 3600.0])
+def test_a_wall_clock_that_is_set_frees_and_holds_no_lease(hour: float) -> None:
+    """On the boot of its holder a lease lasts as long as it was given, whatever the wall clock says meanwhile."""
+    mine = leases.take(1, 10.0, 5.0, wall=1000.0)
+    other_namespace = replace(mine, boot=f"{leases.boot_id()} pid:[1]", host="container")
+    for held in (mine, other_namespace):
+        assert [leases.is_free(held, now, wall=1000.0 + hour) for now in (10.0, 14.9, 15.0)] == [False, False, True]
+
+
+def test_a_lease_of_another_boot_of_this_machine_is_free_at_once() -> None:
+    """No process survives a boot, so a run goes on as soon as its machine is up again."""
+    mine = leases.take(1, 10.0, 5.0, wall=1000.0)
+    assert leases.is_free(replace(mine, boot="another pid:[1]"), 10.0, wall=1000.0)
+    assert not leases.is_free(replace(mine, boot="another pid:[1]", host="elsewhere"), 10.0, wall=1000.0)
+
+
 def test_what_can_not_be_looked_up_counts_as_alive() -> None:
-    """Another machine, another boot or an unknown one: only time ends such a lease."""
-    gone = replace(leases.take(1, 10.0, 5.0), pid_started="1")
-    elsewhere = [replace(gone, host="elsewhere"), replace(gone, boot="another"), replace(gone, boot="")]
-    assert [leases.is_free(held, 14.9) for held in elsewhere] == [False, False, False]
-    assert [leases.is_free(held, 15.0) for held in elsewhere] == [True, True, True]
+    """Another machine, or one without a known boot: only the wall clock ends such a lease."""
+    gone = replace(leases.take(1, 10.0, 5.0, wall=1000.0), pid_started="1")
+    elsewhere = [replace(gone, host="elsewhere", boot="another pid:[1]"), replace(gone, boot="")]
+    assert [leases.is_free(held, 99.0, wall=1004.9) for held in elsewhere] == [False, False]
+    assert [leases.is_free(held, 0.0, wall=1005.0) for held in elsewhere] == [True, True]
 
 
 def test_a_process_with_an_odd_name_is_told_by_its_start() -> None:

@@ -72,7 +72,7 @@ def test_a_lease_can_be_lost_between_two_commits() -> None:
     run, lease = new_run(store)
     writer = store.writer()
     writer.submit(batch(lease, entry(1)))
-    MemoryStore(database).acquire_lease(run, now=lease.expires_at, seconds=60.0)
+    MemoryStore(database).acquire_lease(run, now=lease.expires_boot_seconds, seconds=60.0)
     writer.submit(batch(lease, entry(3)))
     with pytest.raises(LeaseHeld):
         writer.durable()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import apsw
 import pytest
 
 from resile.store.errors import LeaseHeld
+from resile.store.lease import boot_seconds
 from resile.store.sqlite.store import SqliteStore
 from tests.store.child import Child
 from tests.store.samples import DEFINITION, batch, entry, job, run_row
@@ -46,16 +46,16 @@ def test_a_killed_holder_is_followed_at_once(path: str) -> None:
         pid = int(holder.line())
         assert pid == holder.process.pid
         with pytest.raises(LeaseHeld, match=f"driven by process {pid} on {os.uname().nodename} since 20"):
-            store.acquire_lease(run, time.time(), 60.0)
-        seen = store.lease(run, time.time())
+            store.acquire_lease(run, boot_seconds(), 60.0)
+        seen = store.lease(run, boot_seconds())
         assert seen is not None
         assert seen.pid == pid
         os.kill(pid, 9)
         # Dead but not reaped: the parent has not waited for it yet.
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        assert store.lease(run, time.time()) is None
-        mine = store.acquire_lease(run, time.time(), 60.0)
-        assert store.lease(run, time.time()) == mine
+        assert store.lease(run, boot_seconds()) is None
+        mine = store.acquire_lease(run, boot_seconds(), 60.0)
+        assert store.lease(run, boot_seconds()) == mine
     store.close()
 
 
@@ -94,7 +94,7 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(path: str) -> None:
             writer.kill()
             told = max([told, *(int(line) for line in writer.pipe("stdout").read().split("\n")[:-1])])
         store = SqliteStore(path)
-        assert store.lease(run, time.time()) is None
+        assert store.lease(run, boot_seconds()) is None
         seqs = [kept.seq for kept in store.entries(run)]
         assert seqs == list(range(1, len(seqs) + 1))
         assert len(seqs) >= told
@@ -120,7 +120,7 @@ def test_a_reader_sees_each_commit_while_the_writer_goes_on(path: str) -> None:
                 assert seqs[told - 1] == told
                 assert next(reader.jobs(run)).attempts == len(seqs)
                 assert len(list(reader.attempts(run))) == len(seqs)
-        holder = reader.lease(run, time.time())
+        holder = reader.lease(run, boot_seconds())
         assert holder is not None
         assert holder.pid == writer.process.pid
     reader.close()
@@ -130,7 +130,7 @@ def test_an_open_stream_does_not_stop_the_writer(path: str) -> None:
     """A reader that stopped in the middle sees its own moment to the end; commits go on beside it."""
     run = run_without_engine(path)
     engine, reader = SqliteStore(path), SqliteStore(path, readonly=True)
-    lease = engine.acquire_lease(run, time.time(), 60.0)
+    lease = engine.acquire_lease(run, boot_seconds(), 60.0)
     writer = engine.writer()
     writer.submit(batch(lease, *[entry(seq, 1) for seq in range(1, 101)]))
     writer.flush()

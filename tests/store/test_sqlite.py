@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from resile.store.sqlite import schema
 from resile.store.sqlite import store as sqlite
 from resile.store.sqlite.connection import check_library
 from resile.store.sqlite.store import SqliteStore
-from tests.store.samples import BROKEN, DEFINITION, batch, entry, letter, new_run, run_row, wait_for
+from tests.store.samples import BROKEN, DEFINITION, batch, entry, job, letter, new_run, run_row, wait_for
 
 
 def write_until_full(store: SqliteStore) -> tuple[int, int]:
@@ -204,7 +205,7 @@ def test_a_newer_database_is_refused(path: str, readonly: bool) -> None:
     SqliteStore(path, migrations=(*schema.MIGRATIONS, "CREATE TABLE later (x)")).close()
     with pytest.raises(StoreTooNew) as refused:
         SqliteStore(path, readonly=readonly)
-    assert refused.value.message == f"{path} has schema version 4; this Resile knows versions up to 3"
+    assert refused.value.message == f"{path} has schema version 5; this Resile knows versions up to 4"
     assert "newer Resile" in refused.value.hint
 
 
@@ -221,14 +222,14 @@ def test_an_older_database_is_brought_forward(path: str) -> None:
     for _ in range(2):
         store = SqliteStore(path, migrations=newer)
         assert store._db.execute("SELECT id, note FROM runs").fetchall() == [(run, "none!")]
-        assert store._db.pragma("user_version") == 5
+        assert store._db.pragma("user_version") == 6
         store.close()
 
 
 def test_a_database_of_version_1_gets_its_dead_letters(path: str) -> None:
     """What the first version stored stays, and the table of the second is there to be filled."""
     old = SqliteStore(path, migrations=(schema.VERSION_1,))
-    run, lease = new_run(old)
+    run = old.create_run(run_row(), DEFINITION, [job(1)])
     for seq in (12, 3):
         event = f'{{"type":"cancel_requested","at":{seq}.5}}'
         old._db.execute("INSERT INTO log VALUES (?, ?, ?, '[]')", (run, seq, event))
@@ -240,7 +241,7 @@ def test_a_database_of_version_1_gets_its_dead_letters(path: str) -> None:
     assert [(entry.seq, entry.event.at) for entry in store.entries(run)] == [(3, 3.5), (12, 12.5)]
     assert [entry.seq for entry in store.entries(run, after=3)] == [12]
     assert ([row.id for row in store.runs()], list(store.letters(run))) == ([run], [])
-    some = batch(lease)
+    some = batch(store.acquire_lease(run, now=100.0, seconds=60.0))
     some.letters = (KeepLetter(letter(3, BROKEN)),)
     writer = store.writer()
     writer.submit(some)
@@ -252,7 +253,7 @@ def test_a_database_of_version_1_gets_its_dead_letters(path: str) -> None:
 def test_letters_of_version_2_keep_their_items(path: str) -> None:
     """They belong to maps of the run itself, called by the names that their ids have."""
     old = SqliteStore(path, migrations=(schema.VERSION_1, schema.VERSION_2))
-    run, _ = new_run(old, jobs=7)
+    run = old.create_run(run_row(), DEFINITION, [job(number) for number in range(1, 8)])
     old._db.execute(
         "INSERT INTO dead_letters VALUES (?, 7, 12, 'a+b', 'list[12]', 'failed', 'sig', 0, 1.0, 2.0, 1, '\"x\"', '[]')",
         (run,),
@@ -267,12 +268,23 @@ def test_letters_of_version_2_keep_their_items(path: str) -> None:
 
 
 def test_an_older_database_is_not_changed_by_a_reader(path: str) -> None:
-    """Reading asks for a writing command first."""
-    SqliteStore(path).close()
-    with pytest.raises(StoreError) as refused:
-        SqliteStore(path, readonly=True, migrations=(*schema.MIGRATIONS, "CREATE TABLE later (x)"))
-    assert refused.value.code == "store-too-old"
-    SqliteStore(path, readonly=True).close()
+    """A reader takes version 3 as it is, with a lease that expires by the wall clock; a writer migrates it."""
+    old = SqliteStore(path, migrations=schema.MIGRATIONS[:3])
+    run = old.create_run(run_row(), DEFINITION, [job(1)])
+    held = (run, "token", "elsewhere", "boot pid", 7, "1", 100.0)
+    old._db.execute("INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*held, time.time() + 60.0))
+    old.close()
+    reader = SqliteStore(path, readonly=True)
+    holder = reader.lease(run, now=0.0)
+    assert holder is not None
+    assert (holder.host, holder.expires_boot_seconds, [row.id for row in reader.runs()]) == ("elsewhere", 0.0, [run])
+    assert reader._db.pragma("user_version") == 3
+    reader.close()
+    writer = SqliteStore(path)
+    assert (writer.lease(run, now=0.0), writer._db.pragma("user_version")) == (holder, 4)
+    writer._db.execute("UPDATE leases SET expires_at = ?", (time.time(),))
+    assert writer.lease(run, now=0.0) is None
+    writer.close()
 
 
 def test_a_migration_that_fails_changes_nothing(path: str) -> None:

@@ -285,7 +285,10 @@ def test_a_renewed_lease_lasts_longer(store: Store) -> None:
     """Renewing moves the end of the lease, counted from now."""
     run, lease = new_run(store)
     store.renew_lease(lease, now=150.0, seconds=60.0)
-    assert store.lease(run, now=209.0) == replace(lease, expires_at=210.0)
+    held = store.lease(run, now=209.0)
+    assert held is not None
+    assert held == replace(lease, expires_boot_seconds=210.0, expires_at=held.expires_at)
+    assert held.expires_at > lease.expires_at
     assert store.lease(run, now=210.0) is None
 
 

@@ -29,6 +29,7 @@ INSERT INTO dead_letters
     FROM dead_letters_of_version_3;
 DROP TABLE dead_letters_of_version_3;
 DROP TABLE kept_scopes;
+ALTER TABLE leases DROP COLUMN expires_boot_seconds;
 PRAGMA user_version = 2;
 """
 

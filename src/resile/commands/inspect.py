@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from resile.commands.documents.runs import Event, RunDocument, RunList, RunSummary, event_of, run_document, run_summary
 from resile.commands.events.names import ALIASES
+from resile.engine.clock import clock_of
 from resile.engine.replay import count_steps, dropped_jobs, fold_log, row_of
 from resile.errors import ResileError
 from resile.model.status import RUN_ENDED, RunStatus
 from resile.store.contract import RunRow, Store
+from resile.store.lease import boot_seconds
 
 if TYPE_CHECKING:
     from resile.explain.report import Explanation
@@ -19,34 +21,32 @@ if TYPE_CHECKING:
 FOLLOW_SECONDS = 0.1
 
 
-def standing(store: Store, row: RunRow, now: float) -> RunStatus:
+def standing(store: Store, row: RunRow) -> RunStatus:
     """The status of a run: a run that has not ended and has no engine is interrupted (or parked)."""
     if row.status in RUN_ENDED:
         return row.status  # type: ignore[return-value]
-    if store.lease(row.id, now) is not None:
+    if store.lease(row.id, boot_seconds()) is not None:
         return "running"
     return "parked" if row.status == "parked" else "interrupted"
 
 
 def list_runs(store: Store | None) -> RunList:
     """The runs of a store, newest first; none if there is no store."""
-    now = time.time()
-    return RunList(runs=[_summary(store, row, now) for row in store.runs()] if store is not None else [])
+    return RunList(runs=[_summary(store, row) for row in store.runs()] if store is not None else [])
 
 
 def status(store: Store, number: int) -> RunDocument:
     """One run in full."""
-    now = time.time()
     with store.reading():
         row = row_of(store, number)
         state = fold_log(store, row)
         gone, letters = dropped_jobs(store, number, state), store.letter_counts(number)
-        return run_document(row, state, standing(store, row, now), now, gone, letters)
+        return run_document(row, state, standing(store, row), clock_of(state).now(), gone, letters)
 
 
-def _summary(store: Store, row: RunRow, now: float) -> RunSummary:
+def _summary(store: Store, row: RunRow) -> RunSummary:
     steps = row.summary if row.status in RUN_ENDED and row.summary else count_steps(fold_log(store, row))
-    return run_summary(row, standing(store, row, now), steps)
+    return run_summary(row, standing(store, row), steps)
 
 
 def events(
@@ -89,7 +89,7 @@ def _under_other_names(store: Store, row: RunRow, types: Sequence[str], after: i
 def follow_events(store: Store, number: int, types: Sequence[str] = (), after: int = 0) -> Iterator[Event]:
     """The events of a run as they are written, until no engine drives it any more."""
     while True:
-        driven = standing(store, row_of(store, number), time.time()) == "running"
+        driven = standing(store, row_of(store, number)) == "running"
         for event in _select(store, number, (), after):
             after = event.seq
             if _is_wanted(event.type, types):
@@ -105,7 +105,7 @@ def explain(store: Store, number: int, step: str | None = None) -> Explanation:
 
     with store.reading():
         row = row_of(store, number)
-        found = explain_run(store, row, standing(store, row, time.time()), step)
+        found = explain_run(store, row, standing(store, row), step)
         if found is None:
             raise _unknown_step(store, row, step or "")
     return found

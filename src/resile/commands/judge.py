@@ -21,6 +21,7 @@ from resile.commands.inspect import standing
 from resile.core.events import Judged
 from resile.core.recovery.repair import origin_text
 from resile.core.state import Job, State
+from resile.engine.clock import clock_of
 from resile.engine.replay import fold_log, row_of
 from resile.engine.session import Session, caller, take
 from resile.errors import ResileError
@@ -52,7 +53,7 @@ def parked_failures(store: Store, number: int) -> ParkedFailures:
         return ParkedFailures(
             run=number,
             workflow=row.workflow,
-            status=standing(store, row, time.time()),
+            status=standing(store, row),
             failures=[_failure_of(store, row, state, job) for job in jobs],
         )
 
@@ -104,7 +105,7 @@ def judge(store: Store, number: int, which: str, judgement: Judgement) -> Judgem
     state = fold_log(store, row)
     job = _parked_job(state, which, number)
     _refuse_misfit(state, job, judgement)
-    event = Judged(time.time(), job.id, by=caller(), **structs.asdict(judgement))
+    event = Judged(clock_of(state).now(), job.id, by=caller(), **structs.asdict(judgement))
     driven = _deliver(store, number, event, state.seq)
     step = state.step_of(job).name
     return JudgementResult(run=number, job=job.id, step=step, driven=driven, by=event.by, **structs.asdict(judgement))
@@ -191,7 +192,7 @@ def _is_logged(store: Store, number: int, event: Judged, after: int) -> bool:
             continue
         if note.type != "step_judged":
             raise ResileError("not-parked", f"job {event.job} is {note.status} by now, not parked")
-        if note.at == event.at and note.data["by"] == event.by:
+        if (note.data["by"], note.data["verdict"]) == (event.by, event.verdict):
             return True
         raise ResileError("judged-already", f"{note.data['by']} judged job {event.job} first: {note.data['verdict']}")
     return False

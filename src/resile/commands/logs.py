@@ -94,7 +94,7 @@ def follow_logs(
                     running[tried.job, tried.attempt] = reader
     after = state.seq
     while True:
-        driven = standing(store, row_of(store, number), time.time()) == "running"
+        driven = standing(store, row_of(store, number)) == "running"
         if store.has_changed() or not driven:
             after = _look(store, row, after, step, attempt, running)
         for key, reader in list(running.items()):

@@ -27,6 +27,7 @@ from resile.commands.run import EngineListener, drive_engine
 from resile.core.events import Capacity, Event, Redriven, RunResumed
 from resile.core.state import State
 from resile.engine.actions.items import items_path, read_groups, read_items, remove_letters, write_letters
+from resile.engine.clock import SystemClock, clock_of
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import measure, refuse_misfits
@@ -64,6 +65,7 @@ class _Task(Struct, frozen=True):
     path: str
     events: list[Event]
     capacity: Capacity
+    clock: SystemClock
 
 
 def preview(store: Store, call: RedriveCall) -> RedrivePreview:
@@ -94,7 +96,7 @@ def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> Redriv
         task = _interrupted_task_of(row, state, call) or _begin_redrive(store, row, state, call)
         if task is None:
             return _result_of(store, call.run, None, "completed", 0, Counter())
-        status = drive_engine(store, row, state, lease, task.events, task.capacity, listener)
+        status = drive_engine(store, row, state, lease, task.events, task.capacity, listener, clock=task.clock)
         selected = sum(group.total for group in _task_groups(task))
         failed_again = Counter(letter.history != item.history for letter, item in _still_kept(store, call.run, task))
         if status not in _UNFINISHED:
@@ -137,7 +139,8 @@ def _interrupted_task_of(row: RunRow, state: State, call: RedriveCall) -> _Task 
     assert begun is not None
     capacity = measure(begun.parallel, None, None, None)
     path = items_path(epoch_folder(row.output, row.id, state.epoch), begun.label)
-    return _Task(begun.map, path, [RunResumed(time.time(), capacity, caller())], capacity)
+    clock = clock_of(state)
+    return _Task(begun.map, path, [RunResumed(clock.now(), capacity, caller(), clock.machine)], capacity, clock)
 
 
 def _begin_redrive(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task | None:
@@ -154,9 +157,9 @@ def _begin_redrive(store: Store, row: RunRow, state: State, call: RedriveCall) -
     total = write_letters(path, _groups(store, row, state, fans, call))
     if not total:
         return None
-    now = time.time()
-    begin = Redriven(now, name, total, label, capacity.parallel, caller())
-    return _Task(name, path, [begin, RunResumed(now, capacity, caller())], capacity)
+    clock = clock_of(state)
+    begin = Redriven(now := clock.now(), name, total, label, capacity.parallel, caller())
+    return _Task(name, path, [begin, RunResumed(now, capacity, caller(), clock.machine)], capacity, clock)
 
 
 def _refuse_unended(row: RunRow, state: State) -> None:

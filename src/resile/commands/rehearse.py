@@ -11,7 +11,6 @@ reported, not waited for.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ from resile.core.events import RunStarted
 from resile.core.recovery.backoff import delay_seconds
 from resile.core.recovery.matching import ladder_of
 from resile.core.state import ROOT, Job, State
+from resile.engine.clock import clock_of
 from resile.engine.paths import epoch_folder
 from resile.engine.resources import measure, refuse_misfits
 from resile.engine.session import Session, create, take
@@ -95,10 +95,11 @@ def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], list
 
     with tempfile.TemporaryDirectory(prefix="resile-rehearse-") as folder:
         store = MemoryStore()
-        first = RunStarted(time.time(), capacity, given)
+        clock = clock_of()
+        first = RunStarted(clock.now(), capacity, given, machine=clock.machine)
         row, state = create(store, staged, codec.encode(staged), first, output=folder, directory=os.getcwd())
         stage = _Stage(state, workflow, name, failure, listener)
-        session = Session(store, row, stage.state, env=os.environ, listener=stage.listen)
+        session = Session(store, row, stage.state, env=os.environ, listener=stage.listen, clock=clock)
         status = session.drive(
             take(store, row.id),
             [first],

@@ -17,6 +17,7 @@ from resile.commands.store_handle import StoreHandle
 from resile.core.actions import Note
 from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
 from resile.core.state import ROOT, State
+from resile.engine.clock import Clock, clock_of
 from resile.engine.env_files import load_env_files
 from resile.engine.replay import dropped_jobs, fold_log, row_of
 from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits, scarce_descriptors
@@ -29,6 +30,7 @@ from resile.model.nested import steps_with_inner_steps
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
 from resile.model.workflow import Child, FanOut, Step, Workflow
 from resile.store.contract import Lease, RunRow, Store
+from resile.store.lease import boot_seconds
 
 if TYPE_CHECKING:
     from resile.commands.documents.answers import CancelResult, ResetResult
@@ -119,10 +121,11 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     store = before or stores.create()
     if before is None and call.workflow is None:
         remember(call.path, store, workflow, definition, call.compile_options)
-    first = RunStarted(time.time(), capacity, inputs, options)
+    clock = clock_of()
+    first = RunStarted(clock.now(), capacity, inputs, options, clock.machine)
     row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
     with hold_lease(store, row.id) as lease:
-        status = drive_engine(store, row, state, lease, [first], capacity, listener, launcher)
+        status = drive_engine(store, row, state, lease, [first], capacity, listener, launcher, clock)
     return _outcome_of(store, row, state, status)
 
 
@@ -164,13 +167,14 @@ def rerun(
         state = fold_log(store, row)
         capacity = _capacity(state.workflow, limits)
         definition = store.definition(row.definition)
-        first = RunStarted(time.time(), capacity, state.inputs, state.options)
+        clock = clock_of()
+        first = RunStarted(clock.now(), capacity, state.inputs, state.options, clock.machine)
         fresh, state = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
         with hold_lease(store, fresh.id) as lease:
-            status = drive_engine(store, fresh, state, lease, [first], capacity, listener, launcher)
+            status = drive_engine(store, fresh, state, lease, [first], capacity, listener, launcher, clock)
         return _outcome_of(store, fresh, state, status)
     _refuse_unfinished(row, "rerun")
-    again = EpochStarted(time.time(), failed_only, caller())
+    again = EpochStarted(0.0, failed_only, caller())
     return _drive_existing(store, row, limits, listener, [again], launcher)
 
 
@@ -184,7 +188,7 @@ def reset(store: Store, number: int, *, failed_only: bool) -> ResetResult:
         state = fold_log(store, row)
         finished = _count_started(state)
         session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
-        session.record(lease, EpochStarted(time.time(), failed_only, caller()))
+        session.record(lease, EpochStarted(clock_of(state).now(), failed_only, caller()))
     kept = _count_started(state)
     return ResetResult(run=number, epoch=state.epoch, reset=finished - kept, kept=kept)
 
@@ -196,11 +200,10 @@ def cancel(store: Store, number: int, reason: str, listener: EngineListener) -> 
     row = row_of(store, number)
     if row.status in RUN_ENDED:
         return CancelResult(run=number, status=row.status, requested=False)
-    now = time.time()
-    if store.lease(number, now) is not None:
-        store.request(number, now, "cancel", {"by": caller(), "reason": reason})
+    if store.lease(number, boot_seconds()) is not None:
+        store.request(number, time.time(), "cancel", {"by": caller(), "reason": reason})
         return CancelResult(run=number, status="running", requested=True)
-    asked = CancelRequested(now, caller(), reason)
+    asked = CancelRequested(0.0, caller(), reason)
     finished = _drive_existing(store, row, ResourceLimits(), listener, [asked])
     return CancelResult(run=number, status=finished.status, requested=False)
 
@@ -278,15 +281,17 @@ def _drive_existing(
     row: RunRow,
     limits: ResourceLimits,
     listener: EngineListener,
-    before: list[Event],
+    before: list[EpochStarted | CancelRequested],
     launcher: Prestarted | None = None,
 ) -> RunOutcome:
-    """Take over a run that exists already, and drive it on after the events `before`."""
+    """Take over a run that exists already, and drive it on after the events `before`, which happen now."""
     with hold_lease(store, row.id) as lease:
         state = fold_log(store, row)
         capacity = _capacity(state.workflow, limits)
-        events = [*before, next_event(row, state, capacity, time.time())]
-        status = drive_engine(store, row, state, lease, events, capacity, listener, launcher)
+        clock = clock_of(state)
+        events: list[Event] = [msgspec.structs.replace(event, at=clock.now()) for event in before]
+        events.append(next_event(row, state, capacity, clock))
+        status = drive_engine(store, row, state, lease, events, capacity, listener, launcher, clock)
     return _outcome_of(store, row, state, status)
 
 
@@ -299,9 +304,10 @@ def drive_engine(
     capacity: Capacity,
     listener: EngineListener,
     launcher: Prestarted | None = None,
+    clock: Clock | None = None,
 ) -> RunStatus:
     """Let an engine drive a run under its lease, from these events on; return the status in which it leaves the run."""
-    session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
+    session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug, clock=clock)
     scarce = scarce_descriptors(capacity.parallel)
 
     def ready(engine: Engine) -> None:
@@ -320,5 +326,5 @@ def drive_engine(
 
 
 def _outcome_of(store: Store, row: RunRow, state: State, status: RunStatus) -> RunOutcome:
-    now, gone, letters = time.time(), dropped_jobs(store, row.id, state), store.letter_counts(row.id)
+    now, gone, letters = clock_of(state).now(), dropped_jobs(store, row.id, state), store.letter_counts(row.id)
     return RunOutcome(row.id, status, lambda: run_document(row, state, status, now, gone, letters))

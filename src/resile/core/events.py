@@ -28,6 +28,13 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     early: int = 0
 
 
+class Machine(Struct, frozen=True, omit_defaults=True):
+    """The boot on which an engine runs, and the run's time when that boot began: all engines on this boot take it."""
+
+    boot: str
+    clock_offset: float
+
+
 class Options(Struct, frozen=True, omit_defaults=True):
     """Options of the command line, kept for every later resume."""
 
@@ -60,6 +67,7 @@ class RunStarted(_OfRun, frozen=True, tag="run_started"):
     capacity: Capacity
     inputs: dict[str, Any] = {}
     options: Options = Options()
+    machine: Machine | None = None
 
 
 class RunResumed(_OfRun, frozen=True, tag="run_resumed"):
@@ -67,6 +75,7 @@ class RunResumed(_OfRun, frozen=True, tag="run_resumed"):
 
     capacity: Capacity
     engine: str = ""
+    machine: Machine | None = None
 
 
 class AttemptStarted(_OfAttempt, frozen=True, tag="attempt_started", gc=False):

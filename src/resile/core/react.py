@@ -63,6 +63,7 @@ def _run_started(reaction: Reaction, event: events.RunStarted) -> None:
     state.inputs = event.inputs
     state.options = event.options
     state.phase = "running"
+    _use_machine(state, event.machine)
     _use_capacity(state, event.capacity)
     seq = reaction.note_run("playbook_started", "running", 0, workflow=state.workflow.name)
     seq = reaction.note_run("workflow_initialized", "running", seq, steps=len(state.workflow.steps))
@@ -75,6 +76,7 @@ def _run_started(reaction: Reaction, event: events.RunStarted) -> None:
 def _run_resumed(reaction: Reaction, event: events.RunResumed) -> None:
     """Continue the run with a new engine: repeat every order that has no answer yet."""
     state = reaction.state
+    _use_machine(state, event.machine)
     if state.phase == "ended":
         reaction.order(actions.StopEngine(state.verdict or "failed", state.seq))
         return
@@ -113,6 +115,14 @@ def _repeat_order(reaction: Reaction, job: Job, because: int) -> None:
             repeat_orders_of_host(reaction, job, because)
         case "" if job.status is RECOVERING and job.timer_at:
             reaction.order(actions.SetTimer(job.id, job.attempt, job.timer_at, because, repair=not job.active))
+
+
+def _use_machine(state: State, machine: events.Machine | None) -> None:
+    """Note the boot of the new engine, and where the log of that boot begins."""
+    if machine is not None:
+        if state.machine is not None and state.machine.boot != machine.boot:
+            state.boot_seq = state.seq
+        state.machine = machine
 
 
 def _use_capacity(state: State, capacity: events.Capacity) -> None:

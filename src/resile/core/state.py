@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
-from resile.core.events import Capacity, Options
+from resile.core.events import Capacity, Machine, Options
 from resile.core.fanout.progress import Fan, Redrive
 from resile.core.scheduling.plan import Plan, plan_of
 from resile.model.failure import Failure
@@ -273,8 +273,8 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     `seq` is the number of the last note. `touched` lists the jobs whose row changed since the engine cleared it. Jobs
     up to `jobs_before` outside the root scope belong to earlier epochs. `items` counts the items of all fan-outs. The
     next event removes the `scopes_to_drop`: until then their last rows can be read. `closed_map_totals` holds the
-    totals of dropped fan-outs, by map. `ahead_candidates` are jobs that may be reserved early. `plans`, by scope id,
-    are not part of a snapshot.
+    totals of dropped fan-outs, by map. `ahead_candidates` are jobs that may be reserved early. `boot_seq` is
+    the number of the last note before the boot of `machine`. `plans`, by scope id, are not part of a snapshot.
     """
 
     plans: ClassVar[Plans]
@@ -291,6 +291,8 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     inputs: dict[str, Any] = {}
     options: Options = Options()
     capacity: Capacity | None = None
+    machine: Machine | None = None
+    boot_seq: int = 0
     active: int = 0
     parked: int = 0
     in_flight: int = 0

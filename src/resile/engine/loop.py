@@ -190,10 +190,10 @@ class Engine:
             self._next_requests = now + REQUESTS_SECONDS
             for request in self._store.requests(self._lease.run, self._last_request):
                 self._last_request = request.id
-                self._handle_request(request)
+                self._handle_request(request, now)
         if now >= self._next_renewal:
             self._next_renewal = now + LEASE_SECONDS / 3
-            self._store.renew_lease(self._lease, now, LEASE_SECONDS)
+            self._store.renew_lease(self._lease, now - self._clock.machine.clock_offset, LEASE_SECONDS)
         if self._interrupts:
             self._wind_down()
 
@@ -202,15 +202,15 @@ class Engine:
         job = self._state.jobs.get(number)
         return job is not None and any(rule.repair is not None for rule in self._state.step_of(job).rules)
 
-    def _handle_request(self, request: Request) -> None:
-        """Turn a request of another process into an event; the batch with that event answers it."""
+    def _handle_request(self, request: Request, now: float) -> None:
+        """Turn a request of another process into an event of this moment; the batch with that event answers it."""
         self._journal.answer(request.id)
         match request.kind:
             case "cancel":
                 by, reason = str(request.body.get("by", "")), str(request.body.get("reason", ""))
-                self._inbox.append((CancelRequested(request.at, by, reason), None))
+                self._inbox.append((CancelRequested(now, by, reason), None))
             case "judge":
-                self._inbox.append((msgspec.convert({"at": request.at, **request.body}, Judged), None))
+                self._inbox.append((msgspec.convert({**request.body, "at": now}, Judged), None))
 
     def _wind_down(self) -> None:
         """Start nothing more, and stop once nothing runs; after a second interrupt kill what runs."""

@@ -27,6 +27,7 @@ def make_executor(
     env: Mapping[str, str],
     hidden: tuple[str, ...],
     launcher: Prestarted | None,
+    clock_offset: float,
 ) -> Executor:
     """The executor of commands, combined with that of functions if the workflow calls any."""
     commands = LocalExecutor(
@@ -37,6 +38,7 @@ def make_executor(
         directory=os.fsencode(row.directory),
         secrets=[os.fsencode(secret) for secret in hidden],
         launcher=launcher,
+        clock_offset=clock_offset,
     )
     if not calls_functions(state.workflow):
         return commands
@@ -58,6 +60,7 @@ def make_executor(
         epoch=epoch,
         home=home_of(state.workflow),
         directory=row.directory,
+        clock_offset=clock_offset,
     )
 
     def is_call(number: int) -> bool:

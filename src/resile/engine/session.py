@@ -12,7 +12,7 @@ import msgspec
 from resile.core.events import Capacity, EpochStarted, Event, RunResumed, RunStarted
 from resile.core.state import State, new_state
 from resile.core.transitions import refuse_unlisted_transitions
-from resile.engine.clock import Clock, SystemClock
+from resile.engine.clock import Clock, clock_of
 from resile.engine.env_files import load_env_files
 from resile.engine.evaluation.evaluators import Evaluators
 from resile.engine.evaluation.values import Values
@@ -30,11 +30,10 @@ from resile.model import codec
 from resile.model.status import BLOCKED, DISABLED, READY, RUN_ENDED, RunStatus
 from resile.model.workflow import Workflow
 from resile.store.contract import JobRow, Lease, RunRow, Store, Writer
+from resile.store.lease import boot_seconds
 
 if TYPE_CHECKING:
     from resile.executors.local.prestart import Prestarted
-
-SYSTEM_CLOCK = SystemClock()
 
 
 def create(
@@ -45,7 +44,6 @@ def create(
     *,
     output: str,
     directory: str,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[RunRow, State]:
     """Store a new run with its definition, its jobs and its first event; return its row, and its state before that
     event.
@@ -59,7 +57,7 @@ def create(
         dialect=workflow.dialect,
         definition=codec.content_hash(definition),
         status="running",
-        created_at=clock.now(),
+        created_at=first.at,
         output=output,
         directory=directory,
         summary={"first": msgspec.to_builtins(first)},
@@ -68,12 +66,12 @@ def create(
     return msgspec.structs.replace(row, id=number), state
 
 
-def next_event(row: RunRow, state: State, capacity: Capacity, now: float) -> RunStarted | RunResumed:
+def next_event(row: RunRow, state: State, capacity: Capacity, clock: Clock) -> RunStarted | RunResumed:
     """The first event of an engine that takes over a run: a resume, or the start that no earlier engine recorded."""
     if state.phase != "new":
-        return RunResumed(now, capacity, caller())
+        return RunResumed(clock.now(), capacity, caller(), clock.machine)
     first = msgspec.convert(row.summary["first"], RunStarted)
-    return msgspec.structs.replace(first, at=now, capacity=capacity)
+    return msgspec.structs.replace(first, at=clock.now(), capacity=capacity, machine=clock.machine)
 
 
 def _first_rows(state: State) -> list[JobRow]:
@@ -99,11 +97,11 @@ class Session:
         env: Mapping[str, str],
         listener: Listener,
         debug: Callable[[str], None] | None = None,
-        clock: Clock = SYSTEM_CLOCK,
+        clock: Clock | None = None,
         executor: Executor | None = None,
     ) -> None:
         """`executor` runs the attempts; the default runs them as processes of this machine."""
-        self._clock = clock
+        self._clock = clock or clock_of(state)
         self._given_executor = executor
         self._debug = debug
         self._store = store
@@ -180,7 +178,8 @@ class Session:
         base_env = {**env, **secrets, **{f"RESILE_{name}": value for name, value in run_env.items()}}
         executor = self._given_executor
         if executor is None:
-            executor = make_executor(state, row, folder, parallel, epoch, base_env, hidden, launcher)
+            offset = self._clock.machine.clock_offset
+            executor = make_executor(state, row, folder, parallel, epoch, base_env, hidden, launcher, offset)
         values = Values(
             self._store, row, state, {**env, **secrets}, executor, public_env=env, secrets=hidden, debug=self._debug
         )
@@ -222,9 +221,9 @@ def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:
     )
 
 
-def take(store: Store, run: int, clock: Clock = SYSTEM_CLOCK) -> Lease:
-    """Acquire the lease of a run: the right to drive it."""
-    return store.acquire_lease(run, clock.now(), LEASE_SECONDS)
+def take(store: Store, run: int, now: float | None = None) -> Lease:
+    """Acquire the lease of a run: the right to drive it; `now` counts from the boot."""
+    return store.acquire_lease(run, boot_seconds() if now is None else now, LEASE_SECONDS)
 
 
 @contextmanager

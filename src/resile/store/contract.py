@@ -185,7 +185,8 @@ class Lease(Struct, frozen=True, gc=False):
     """The process that drives a run. Another may take over when the holder is dead or the lease has expired.
 
     `boot` names one boot of one machine and its pid namespace: only there can the process `pid` be looked up.
-    `pid_started` tells the holder from a later process with the same number.
+    `pid_started` tells the holder from a later process with the same number. On the same boot the lease expires at
+    `expires_boot_seconds`, by the clock that counts from the boot and can't be set; elsewhere at `expires_at`.
     """
 
     run: int
@@ -196,6 +197,7 @@ class Lease(Struct, frozen=True, gc=False):
     pid_started: str
     since: float
     expires_at: float
+    expires_boot_seconds: float = 0.0
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -297,7 +299,7 @@ class Store(Protocol):
         """The writer of this store; at most one is open at a time."""
 
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
-        """Acquire the lease of a run, or raise LeaseHeld that names the holder."""
+        """Acquire the lease of a run, or raise LeaseHeld that names the holder; `now` counts from the boot."""
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
         """Extend the lease; raises LeaseHeld if another engine has taken over."""

@@ -1,24 +1,28 @@
 """Which process drives a run, and whether it is still alive. Shared by all stores.
 
-    free      no lease, an expired one, or its holder ran on this boot of this machine and is dead
+    free      no lease, an expired one, one of another boot of this machine, or its holder ran on this boot and is dead
     held      anything else: a process that can't be looked up from here counts as alive until the lease expires
 
 A process is identified by its number and start time, so a reused number is not the old holder. The number is unique
 only within one boot and one pid namespace (containers share boots), so both are recorded.
+
+On the boot of its holder a lease expires by CLOCK_BOOTTIME, which can't be set; elsewhere by the wall clock.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from functools import cache
 
 from resile.store.contract import Lease
 from resile.store.errors import LeaseHeld
 
 
-def take(run: int, now: float, seconds: float, holder: Lease | None = None) -> Lease:
+def take(run: int, now: float, seconds: float, holder: Lease | None = None, wall: float | None = None) -> Lease:
     """A new lease for this process; raises LeaseHeld if the `holder` of the present lease still drives the run."""
-    if holder is not None and not is_free(holder, now):
+    wall = time.time() if wall is None else wall
+    if holder is not None and not is_free(holder, now, wall):
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
         raise LeaseHeld(
             "lease-held",
@@ -33,14 +37,28 @@ def take(run: int, now: float, seconds: float, holder: Lease | None = None) -> L
         boot=_boot(),
         pid=pid,
         pid_started=_start_ticks_of(pid),
-        since=now,
-        expires_at=now + seconds,
+        since=wall,
+        expires_at=wall + seconds,
+        expires_boot_seconds=now + seconds,
     )
 
 
-def is_free(lease: Lease | None, now: float) -> bool:
-    """May another engine take this run?"""
-    return lease is None or lease.expires_at <= now or _is_gone(lease)
+def expiry(now: float, seconds: float) -> dict[str, float]:
+    """The fields of a lease that change when it is renewed."""
+    return {"expires_at": time.time() + seconds, "expires_boot_seconds": now + seconds}
+
+
+def is_free(lease: Lease | None, now: float, wall: float | None = None) -> bool:
+    """May another engine take this run? `now` is the time since the boot, `wall` that of the wall clock."""
+    if lease is None:
+        return True
+    boot, theirs = boot_id(), lease.boot.partition(" ")[0]
+    if boot and theirs and boot != theirs and lease.host == os.uname().nodename:
+        return True
+    if boot and boot == theirs and lease.expires_boot_seconds:
+        return lease.expires_boot_seconds <= now or _is_gone(lease)
+    # Another machine, or a lease of an older Resile.
+    return lease.expires_at <= (time.time() if wall is None else wall) or _is_gone(lease)
 
 
 def check_holder(run: int, holder: Lease | None, token: str) -> None:
@@ -60,8 +78,22 @@ def _is_gone(lease: Lease) -> bool:
 def _boot() -> str:
     """This boot of this machine and this pid namespace; empty without /proc."""
     try:
+        return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def boot_seconds() -> float:
+    """Seconds since the machine started, by the clock that never jumps and goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@cache
+def boot_id() -> str:
+    """The id of this boot; empty without /proc."""
+    try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+            return file.read().strip()
     except OSError:
         return ""
 

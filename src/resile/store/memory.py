@@ -245,7 +245,7 @@ class MemoryStore:
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
         with self._writing("renew_lease"):
-            self._run_of_lease(lease).lease = structs.replace(lease, expires_at=now + seconds)
+            self._run_of_lease(lease).lease = structs.replace(lease, **leases.expiry(now, seconds))
 
     def release_lease(self, lease: Lease) -> None:
         with self._writing("release_lease"):

@@ -21,7 +21,14 @@ T = TypeVar("T")
 class Driver:
     """An executor and everything that it has reported."""
 
-    def __init__(self, folder: Path, slots: int = 2, secrets: tuple[bytes, ...] = (), label: str = "1:1") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        slots: int = 2,
+        secrets: tuple[bytes, ...] = (),
+        label: str = "1:1",
+        clock_offset: float = 0.0,
+    ) -> None:
         self.folder = str(folder)
         self.executor = LocalExecutor(
             self.folder,
@@ -30,6 +37,7 @@ class Driver:
             base_env=dict(os.environb),
             directory=os.fsencode(folder),
             secrets=secrets,
+            clock_offset=clock_offset,
         )
         self.reports: list[Report] = []
 

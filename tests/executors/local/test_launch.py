@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from resile.executors.contract import Ended, Launch, Started, Withdrawn
+from resile.executors.local import processes
 
-from .driver import driving, sh, wait_for, wait_until_gone
+from .driver import Driver, driving, sh, wait_for, wait_until_gone
 
 
 def test_exit_code_times_and_usage_are_reported(tmp_path: Path) -> None:
@@ -269,3 +270,20 @@ def test_a_start_is_told_by_itself_or_with_the_end_and_never_twice(tmp_path: Pat
     started = [report for report in driver.reports if isinstance(report, Started)]
     assert sorted(report.job for report in started) == list(range(1, 41))
     assert all(report.pid > 0 for report in started)
+
+
+def test_reports_have_the_time_of_the_run(tmp_path: Path) -> None:
+    """Start, end, refusal and loss are told in seconds since the boot plus the engine's offset, never by the wall."""
+    offset = 5_000_000_000.0
+    driver = Driver(tmp_path, clock_offset=offset)
+    began = processes.boot_seconds() + offset
+    ended = driver.shell("true", 1)
+    refused = driver.run(Launch(2, 1, (b"/no/such/program",)), Launch(3, 1, (b"a\0b",)))
+    driver.executor.find([(9, 1)])
+    (withdrawn,) = driver.until_count(Withdrawn, 1)
+    times = [ended.started_at, ended.at, refused[2].at, refused[3].at, withdrawn.at]
+    assert [at for at in times if not began - 0.001 <= at < began + 60.0] == []
+    driver.executor.close()
+    again = Driver(tmp_path, clock_offset=offset + 100.0)
+    assert again.shell("true", 4).started_at >= began + 99.0
+    again.executor.close()

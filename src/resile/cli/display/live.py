@@ -21,6 +21,7 @@ from resile.cli.display.output import STATUS_COLORS, duration, escape, plural, s
 from resile.cli.display.watch import Display, Tally
 from resile.core.actions import Note
 from resile.core.state import ROOT, Job
+from resile.engine.clock import clock_of
 from resile.model.status import Status
 from resile.model.workflow import Noop
 
@@ -67,7 +68,7 @@ class Live(Display):
         self._room = 0
         self._problem: Exception | None = None
         self._run = 0
-        self._since = time.time()
+        self._since = time.monotonic()
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
         """Start the drawing thread."""
@@ -140,26 +141,28 @@ class Live(Display):
         from rich.text import Text
 
         state = self._state
-        maps = self._progress.running(state, time.time())
+        now = clock_of(state).now()
+        maps = self._progress.running(state, now)
         rows, inner = _grid(4), _grid(3)
         inside = 0
         for job in list(state.jobs.values()):
             step = state.step_of(job)
             if job.status is Status.disabled or (state.is_end(job) and isinstance(step.action, Noop)):
                 continue
-            word, color = _word(job)
+            word, color = _word(job, now)
+            elapsed = Text(_elapsed_time_of(state, job, now), "dim")
             tries = Text(f"attempt {job.attempt}" if job.attempt > 1 else "", "dim")
             mark = f"{_SYMBOLS.get(job.status_shown, '·')} "
             if job.scope == ROOT:
                 name = Text(mark + escape(step.name), color, no_wrap=True)
-                rows.add_row(name, Text(word, color, no_wrap=True), tries, Text(_elapsed_time_of(state, job), "dim"))
+                rows.add_row(name, Text(word, color, no_wrap=True), tries, elapsed)
             elif job.status is Status.running and not job.hosting:
                 # Of repairs, items and child workflows show only running steps; the step around them shows the result.
                 inside += 1
                 if inside <= min(RUNNING_SHOWN_MAX, self._room - len(maps)):
                     scope = state.scopes.get(job.scope)
                     name = Text(mark + escape(scoped_name(scope.name if scope else "", step.name)), color, no_wrap=True)
-                    inner.add_row(name, tries, Text(_elapsed_time_of(state, job), "dim"))
+                    inner.add_row(name, tries, elapsed)
         return Group(self._headline(), rows, *_map_lines(maps), inner, *self._foot())
 
     def _overview(self) -> RenderableType:
@@ -171,7 +174,7 @@ class Live(Display):
 
         tally = self._tally
         rows = _grid(3)
-        now = time.time()
+        now = clock_of(self._state).now()
         running = sorted(tally.running.values(), key=lambda note: note.at)
         for note in running[:RUNNING_SHOWN_MAX]:
             tries = f"attempt {note.attempt}" if note.attempt > 1 else ""
@@ -206,7 +209,7 @@ class Live(Display):
             counts.append(f"{tally.waiting} waiting")
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"run {self._run} {escape(self._state.workflow.name)}", "bold")
-        text.append(f"  {duration(time.time() - self._since)}  {', '.join(counts)}")
+        text.append(f"  {duration(time.monotonic() - self._since)}  {', '.join(counts)}")
         return text
 
     def _foot(self) -> list[Any]:
@@ -235,17 +238,17 @@ def _map_lines(maps: list[str]) -> list[Any]:
     return [*lines, Text(f"and {plural(hidden, 'more map')}", "dim")] if hidden else lines
 
 
-def _word(job: Job) -> tuple[str, str]:
+def _word(job: Job, now: float) -> tuple[str, str]:
     """A job's status in a word, and its color."""
     status = job.status_shown
     if status in _WAITING:
         return "waiting", "dim"
     if status is Status.recovering and job.timer_at:
-        return f"retry in {duration(max(0.0, job.timer_at - time.time()))}", "yellow"
+        return f"retry in {duration(max(0.0, job.timer_at - now))}", "yellow"
     word = "tolerated" if job.tolerated else "recovered" if job.recovered else status.name
     return ("parked" if status is Status.pending_failed else word), STATUS_COLORS.get(status.name, "dim")
 
 
-def _elapsed_time_of(state: State, job: Job) -> str:
+def _elapsed_time_of(state: State, job: Job, now: float) -> str:
     began, ended = state.times(job)
-    return "" if began is None else duration(max(0.0, (ended or time.time()) - began))
+    return "" if began is None else duration(max(0.0, (ended or now) - began))

@@ -186,7 +186,7 @@ def run_document(
         epoch=state.epoch,
         started_at=timestamp(started),
         ended_at=optional_timestamp(ended),
-        duration_seconds=round((now if ended is None else ended) - started, 3),
+        duration_seconds=round(max(0.0, (now if ended is None else ended) - started), 3),
         steps=StepCounts(**count_steps(state)),
         jobs=sorted(jobs, key=lambda job: job.id),
         jobs_omitted=gone.omitted if gone else 0,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
@@ -18,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from resile.executors.local.processes import boot_seconds
 from resile.languages.python.modules import NO_HOME, Home, object_named, type_name
 from resile.languages.python.values import ValueUnfit, portable, revive
 from resile.model.failure import Kind
@@ -160,12 +160,17 @@ def current_call() -> Current | None:
 class Functions:
     """Finds functions by name, each once, for one epoch of a run; `pid` is the process that calls them."""
 
-    def __init__(self, run: int, epoch: int, home: Home = NO_HOME) -> None:
+    def __init__(self, run: int, epoch: int, home: Home = NO_HOME, clock_offset: float = 0.0) -> None:
         self.run = run
         self.epoch = epoch
         self.home = home
         self.pid = os.getpid()
+        self._clock_offset = clock_offset
         self._found: dict[tuple[str, str, str], Any] = {}
+
+    def now(self) -> float:
+        """The time of the run."""
+        return boot_seconds() + self._clock_offset
 
     def find(self, function: tuple[str, str, str]) -> Any:
         """The function itself."""
@@ -202,11 +207,11 @@ def _call_function(call: Call, functions: Functions, begun: Begun) -> Done:
         data = b"" if value is None else msgspec.json.encode(portable(value, "the result"))
     except ValueUnfit as problem:
         return Done(
-            call.job, call.attempt, begun.at, time.time(), kind=Kind.CONTRACT, message=_storable_text(str(problem))
+            call.job, call.attempt, begun.at, functions.now(), kind=Kind.CONTRACT, message=_storable_text(str(problem))
         )
     except BaseException as error:
-        return _failure_of(call, begun, error)
-    return Done(call.job, call.attempt, begun.at, time.time(), data)
+        return _failure_of(call, functions, begun, error)
+    return Done(call.job, call.attempt, begun.at, functions.now(), data)
 
 
 def _end_copy(done: Done) -> None:
@@ -231,7 +236,7 @@ async def _await_value(value: Any) -> Any:
     return await value
 
 
-def _failure_of(call: Call, begun: Begun, error: BaseException) -> Done:
+def _failure_of(call: Call, functions: Functions, begun: Begun, error: BaseException) -> Done:
     """An exception as data: its types from the most specific to the most general, its text, its traceback."""
     types = tuple(_storable_text(type_name(kind)) for kind in type(error).__mro__ if kind is not object)
     code = error.code if isinstance(error, SystemExit) and type(error.code) is int else 1
@@ -240,7 +245,7 @@ def _failure_of(call: Call, begun: Begun, error: BaseException) -> Done:
         call.job,
         call.attempt,
         begun.at,
-        time.time(),
+        functions.now(),
         kind=Kind.EXIT,
         message=_storable_text(lines[0])[:MESSAGE_CHARACTERS_MAX],
         types=types,

@@ -64,12 +64,13 @@ class FunctionExecutor(SegmentReader):
         epoch: int = 1,
         home: Home = NO_HOME,
         directory: str = "",
+        clock_offset: float = 0.0,
     ) -> None:
         """Open the run with this output folder; worker processes run in `directory`, by default our own."""
         super().__init__(folder)
         self._folder = os.path.join(os.path.abspath(folder), FOLDER)
         self._slots = slots
-        self._setting = Setting(path=list(path), run=run, epoch=epoch, home=home)
+        self._setting = Setting(path=list(path), run=run, epoch=epoch, home=home, clock_offset=clock_offset)
         self._env = dict(env)
         self._directory = directory or None
         self._oom_counter: OomCounter | None = None
@@ -81,7 +82,7 @@ class FunctionExecutor(SegmentReader):
         self._adopted: list[AdoptedWorker] = []
         self._sockets: SocketCallQueue | None = None
         self._queue: ThreadCallQueue | None = None
-        self._functions = Functions(run, epoch, home)
+        self._functions = Functions(run, epoch, home, clock_offset)
         self._ready: list[Report] = []
         self._perhaps_taken: dict[Key, float] = {}
         self._former_workers = function_spool.workers_in(self._folder)
@@ -121,7 +122,7 @@ class FunctionExecutor(SegmentReader):
             return
         for worker in self._workers():
             if worker.key == key and not worker.reason:
-                self._terminate(worker, "killed", time.time())
+                self._terminate(worker, "killed", self._functions.now())
                 return
 
     def find(self, attempts: Sequence[Key]) -> None:
@@ -131,13 +132,13 @@ class FunctionExecutor(SegmentReader):
             for record in function_spool.records_of(base):
                 known[record.job, record.attempt] = (base, record)
         for key in attempts:
-            base, record = known.get(key, ("", Dropped(*key, time.time())))
+            base, record = known.get(key, ("", Dropped(*key, self._functions.now())))
             if isinstance(record, Begun) and base in held:
                 worker = AdoptedWorker(base, record)
                 self._adopted.append(worker)
                 self._ready.append(Adopted(*key, record.at, worker.pid, log_start_of(record, base)))
             else:
-                self._ready.append(settle(base, record))
+                self._ready.append(settle(base, record, self._functions.now()))
         self._dead_workers += [base for base in self._former_workers if base not in held]
         self._former_workers = []
         self._wake()
@@ -149,7 +150,7 @@ class FunctionExecutor(SegmentReader):
     def reports(self) -> list[Report]:
         with suppress(BlockingIOError):
             os.eventfd_read(self._wakeup_fd)
-        now = time.time()
+        now = self._functions.now()
         for worker in self._workers():
             records, gone = worker.receive()
             for record in records:
@@ -326,7 +327,7 @@ class FunctionExecutor(SegmentReader):
             log = log_of(begun, worker.base)
             self._ready.append(Ended(*key, begun.at, now, worker.sent_signal, 0.0, 0, log, worker.reason))
         else:
-            self._ready.append(settle(worker.base, last))
+            self._ready.append(settle(worker.base, last, now))
 
     def _report_death(self, worker: ProcessWorker, begun: Begun, status: int, now: float) -> Report:
         """The report of the call that a worker was making when it died."""
@@ -346,7 +347,7 @@ class FunctionExecutor(SegmentReader):
         if self._oom_counter is None or worker.reason or status != signal.SIGKILL:
             return 0
         now = time.monotonic()
-        return self._oom_counter.kills(worker.pid, now, now - (time.time() - begun.at))
+        return self._oom_counter.kills(worker.pid, now, now - (self._functions.now() - begun.at))
 
     def _give_up(self, now: float) -> None:
         """Fail all queued calls, because workers exit before they begin any call."""
@@ -418,7 +419,7 @@ class FunctionExecutor(SegmentReader):
                     self._queue.send(call)
         for call in gone:
             self._queued.pop((call.job, call.attempt), None)
-            self._ready.append(Withdrawn(call.job, call.attempt, time.time()))
+            self._ready.append(Withdrawn(call.job, call.attempt, self._functions.now()))
         if gone:
             self._wake()
         return bool(gone)

@@ -266,7 +266,7 @@ class ThreadWorker(Worker):
                 # For the next thread.
                 queue.put(None)
                 return
-            begun = Begun(call.job, call.attempt, time.time(), call.timeout_seconds, call.grace_seconds)
+            begun = Begun(call.job, call.attempt, self._functions.now(), call.timeout_seconds, call.grace_seconds)
             self.current = begun
             spool.add(encode_record(begun))
             cpu = time.thread_time()

@@ -8,7 +8,6 @@ Dropped                --> Withdrawn
 from __future__ import annotations
 
 import os
-import time
 
 from msgspec.structs import astuple
 
@@ -51,15 +50,15 @@ def terminated_report(done: Done, base: str, reason: str, pid: int) -> Ended:
     return Ended(done.job, done.attempt, done.started_at, done.at, status, *usage, log, reason, pid=pid)
 
 
-def settle(base: str, record: Record) -> Report:
+def settle(base: str, record: Record, now: float) -> Report:
     """The report of a call whose worker has exited, from its last record."""
     match record:
         case Done():
             return returned_report(record, base, 0)
         case Begun():
-            return Lost(record.job, record.attempt, time.time(), "its worker is gone, and nobody saw how it ended")
+            return Lost(record.job, record.attempt, now, "its worker is gone, and nobody saw how it ended")
         case Dropped():
-            return Withdrawn(record.job, record.attempt, time.time())
+            return Withdrawn(record.job, record.attempt, now)
 
 
 def _log_of_done(done: Done, base: str) -> LogRange:

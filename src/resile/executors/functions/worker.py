@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import select
 import sys
-import time
 from contextlib import suppress
 
 import msgspec
@@ -51,6 +50,7 @@ class Setting(msgspec.Struct):
     run: int = 0
     epoch: int = 1
     home: Home = NO_HOME
+    clock_offset: float = 0.0
 
 
 class WorkerProcess:
@@ -64,7 +64,7 @@ class WorkerProcess:
         self._calls = socket.socket(fileno=setting.calls)
         self._reports = socket.socket(fileno=setting.reports)
         self._spool = Spool(setting.base, "process")
-        self._functions = Functions(setting.run, setting.epoch, setting.home)
+        self._functions = Functions(setting.run, setting.epoch, setting.home, setting.clock_offset)
         self._hangup = select.poll()
         self._hangup.register(setting.reports, select.POLLHUP)
         os.register_at_fork(after_in_child=self._close_sockets)
@@ -89,17 +89,17 @@ class WorkerProcess:
                 return
             call = decode_message(message)
             limits = (call.timeout_seconds, call.grace_seconds)
-            begun = Begun(call.job, call.attempt, time.time(), *limits, *_output_sizes())
+            begun = Begun(call.job, call.attempt, self._functions.now(), *limits, *_output_sizes())
             record = encode_record(begun)
             try:
                 self._spool.add(record)
             except OSError:
                 # Do not make a call that could not be recorded.
-                self._send(unsent + frame_of(encode_record(Dropped(call.job, call.attempt, time.time()))))
+                self._send(unsent + frame_of(encode_record(Dropped(call.job, call.attempt, self._functions.now()))))
                 raise
             if self._hangup.poll(0) or not self._send(unsent + frame_of(record)):
                 # The engine is gone; tell the next one that this call never ran.
-                self._spool.add(encode_record(Dropped(call.job, call.attempt, time.time())))
+                self._spool.add(encode_record(Dropped(call.job, call.attempt, self._functions.now())))
                 return
             unsent = self._make_call(call, begun)
 

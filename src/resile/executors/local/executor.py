@@ -50,15 +50,17 @@ class LocalExecutor(SegmentReader):
         directory: bytes,
         secrets: Sequence[bytes] = (),
         launcher: Prestarted | None = None,
+        clock_offset: float = 0.0,
     ) -> None:
         """Open the run with this output folder.
 
-        `label` names run and epoch, without spaces; `launcher` comes from `prestart`.
+        `label` names run and epoch, without spaces; `launcher` comes from `prestart`. Reports have the time since the
+        boot plus `clock_offset`.
         """
         super().__init__(folder)
         self._folder = os.path.join(os.path.abspath(folder), wire.FOLDER)
         self._label = label
-        self._config = (slots, directory, tuple(secrets), dict(base_env))
+        self._config = (slots, clock_offset, directory, tuple(secrets), dict(base_env))
         self._socket: socket.socket | None = None
         self._token = ""
         self._inbox = b""
@@ -183,10 +185,10 @@ class LocalExecutor(SegmentReader):
 
     def _configure(self) -> None:
         """Send the launcher the settings that all attempts of the run share."""
-        slots, directory, secrets, base_env = self._config
+        slots, offset, directory, secrets, base_env = self._config
         pairs = [name + b"=" + value for name, value in base_env.items()]
         token, folder = self._token.encode(), os.fsencode(self._folder)
-        self._send(wire.configure_frame(token, folder, slots, directory, secrets, pairs))
+        self._send(wire.configure_frame(token, folder, slots, offset, directory, secrets, pairs))
 
     def _send(self, data: bytes) -> None:
         """Send frames. The launcher always reads, so this blocks only if the launcher was stopped."""
@@ -270,7 +272,7 @@ class LocalExecutor(SegmentReader):
 
     def _refuse(self, launch: Launch) -> None:
         """Report the end of an attempt with a NUL in an argument: no process can get one."""
-        now = time.time()
+        now = processes.boot_seconds() + self._config[1]
         log = LogRange("")
         self._report(Ended(launch.job, launch.attempt, now, now, 0, 0.0, 0, log, "", EINVAL, "exec"))
 
@@ -303,7 +305,7 @@ class LocalExecutor(SegmentReader):
 
     def _connect(self, authors: list[Author]) -> tuple[Author | None, list[bytes]]:
         """Connect to the living launcher of this run; return its author and the lines of its greeting."""
-        deadline = time.monotonic() + CONNECT_SECONDS_MAX
+        deadline = processes.boot_seconds() + CONNECT_SECONDS_MAX
         while any(map(recovery.is_alive, authors)):
             connection = system_calls.connect(os.fsencode(self._folder))
             lines, rest = read_greeting(connection) if connection is not None else ([], b"")
@@ -316,7 +318,7 @@ class LocalExecutor(SegmentReader):
                 return author, lines
             if connection is not None:
                 dismiss(connection)
-            if time.monotonic() > deadline:
+            if processes.boot_seconds() > deadline:
                 pids = ", ".join(str(author.pid) for author in authors if recovery.is_alive(author))
                 hint = f"end process {pids} and resume again"
                 raise ResileError("launcher_unreachable", "the run's launcher lives but does not answer", hint=hint)
@@ -351,7 +353,7 @@ class LocalExecutor(SegmentReader):
 
     def _settle(self, attempts: Sequence[Key], author: Author | None = None) -> None:
         """Report the state of these attempts; kill the processes that dead launchers left of them."""
-        now = time.time()
+        now = processes.boot_seconds() + self._config[1]
         doubtful: list[Key] = []
         for key in attempts:
             spooled = self._spooled.pop(key, None)

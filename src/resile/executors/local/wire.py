@@ -83,11 +83,12 @@ def frame(*fields: bytes) -> bytes:
 
 
 def configure_frame(
-    token: bytes, folder: bytes, slots: int, directory: bytes, secrets: Iterable[bytes], env: list[bytes]
+    token: bytes, folder: bytes, slots: int, offset: float, directory: bytes, secrets: Iterable[bytes], env: list[bytes]
 ) -> bytes:
     """The frame that opens a connection; a later one changes the settings that all attempts share."""
     hidden = [secret.hex().encode() for secret in secrets]
-    return frame(CONFIGURE, token, folder, b"%d" % slots, directory, b"%d" % len(hidden), *hidden, *env)
+    numbers = (b"%d" % slots, b"%.6f" % offset)
+    return frame(CONFIGURE, token, folder, *numbers, directory, b"%d" % len(hidden), *hidden, *env)
 
 
 def start_frame(launch: Launch) -> bytes | None:
@@ -139,11 +140,11 @@ def take_frames(inbox: bytearray) -> Iterator[list[bytes]]:
     del inbox[:at]
 
 
-def decode_configuration(fields: list[bytes]) -> tuple[bytes, bytes, int, bytes, list[bytes], list[bytes]]:
+def decode_configuration(fields: list[bytes]) -> tuple[bytes, bytes, int, float, bytes, list[bytes], list[bytes]]:
     """The arguments of `configure_frame`, from a CONFIGURE frame."""
-    _, token, folder, slots, directory, count, *rest = fields
+    _, token, folder, slots, offset, directory, count, *rest = fields
     secrets = [bytes.fromhex(field.decode()) for field in rest[: int(count)]]
-    return token, folder, int(slots), directory, secrets, rest[int(count) :]
+    return token, folder, int(slots), float(offset), directory, secrets, rest[int(count) :]
 
 
 def decode_key(fields: list[bytes]) -> bytes:

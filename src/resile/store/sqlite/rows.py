@@ -43,8 +43,9 @@ LETTER = (
     " history"
 )
 REQUEST = "id, run, at, kind, body"
-LEASE = "run, token, host, boot, pid, pid_started, since, expires_at"
-SELECT_LEASE = f"SELECT {LEASE} FROM leases WHERE run = ?"
+LEASE = "run, token, host, boot, pid, pid_started, since, expires_at, expires_boot_seconds"
+# All columns, because a database of version 3 lacks the last one.
+SELECT_LEASE = "SELECT * FROM leases WHERE run = ?"
 SELECT_LETTERS = f"SELECT {LETTER} FROM dead_letters WHERE run = ?"
 
 _encode = msgspec.json.Encoder().encode

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x52534C45  # "RSLE"
 
 VERSION_1, VERSION_2, VERSION_3 = "1_runs_and_log.sql", "2_dead_letters.sql", "3_letters_by_fan_out.sql"
-MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2, VERSION_3)
+MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2, VERSION_3, "4_leases_by_boot.sql")
+# The oldest version that this Resile reads as it is: what it lacks has a default.
+READABLE = 3
 
 
 def version(db: apsw.Connection, path: str, newest: int) -> int:
@@ -46,15 +48,15 @@ def version(db: apsw.Connection, path: str, newest: int) -> int:
 
 
 def check(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Refuse a database of any other version for reading: reading must not migrate it."""
+    """Refuse a newer database for reading, and one that is too old to be read as it is: reading must not migrate it."""
     found = version(db, path, len(migrations))
     if found == 0:
         hint = "if it is a copy: what was written last is in the original's `-wal` file, so copy both"
         raise StoreMissing("no-store", f"{path} is empty: nothing has run yet", where=path, hint=hint)
-    if found < len(migrations):
+    if found < READABLE:
         raise StoreError(
             "store-too-old",
-            f"{path} has schema version {found} and is open for reading only; this Resile reads {len(migrations)}",
+            f"{path} has schema version {found} and is open for reading only; this Resile reads {READABLE} and later",
             where=path,
             hint="any command that writes, such as `resile run`, brings it up to date",
         )

@@ -186,13 +186,14 @@ class SqliteStore:
         with self._writing():
             self._check_known(run)
             mine = leases.take(run, now, seconds, rows.lease_of(self._db, run))
-            self._db.execute(f"REPLACE INTO leases ({rows.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", astuple(mine))
+            self._db.execute(f"REPLACE INTO leases ({rows.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(mine))
         return mine
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
         with self._writing():
             self._db.execute(
-                "UPDATE leases SET expires_at = ? WHERE run = ? AND token = ?", (now + seconds, lease.run, lease.token)
+                "UPDATE leases SET expires_at = ?, expires_boot_seconds = ? WHERE run = ? AND token = ?",
+                (*leases.expiry(now, seconds).values(), lease.run, lease.token),
             )
             if not self._db.changes():
                 leases.check_holder(lease.run, rows.lease_of(self._db, lease.run), lease.token)

@@ -29,6 +29,7 @@ from resile.executors.local.launcher.spawner import Spawner
 from resile.executors.local.launcher.start_after import WaitingStarts
 from resile.executors.local.launcher.system_calls import signal
 from resile.executors.local.oom import OomCounter
+from resile.executors.local.processes import boot_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,10 +86,15 @@ class Attempts:
         self.abandoned_pipes_max = ABANDONED_PIPES_MAX
         # Why no attempt may start: the spool can't be written.
         self.blocked_errno = ENOSPC
+        self.clock_offset = 0.0
         self.check_at = NEVER
         self.oom = OomCounter()
         # Read once for all attempts that are checked or killed in one turn, because reading it takes milliseconds.
         self.table: dict[int, processes.Process] | None = None
+
+    def now(self) -> float:
+        """The time of the run."""
+        return boot_seconds() + self.clock_offset
 
     def handle(self, descriptor: int) -> None:
         """Read output, or note that a process has ended."""
@@ -215,8 +221,8 @@ class Attempts:
         if slot.turn is not None:
             with slot.turn:
                 slot.turn = None
-        # Read the clocks before the spawn, which returns when the program already runs.
-        slot.started_at, slot.started = time.time(), time.monotonic()
+        # Read the clock before the spawn, which returns when the program already runs.
+        slot.started = boot_seconds()
         if self.spawner.soft_limit:
             # The spawner lowers the limit for a moment; other threads open files only with the lock held.
             with self.lock:
@@ -241,12 +247,12 @@ class Attempts:
         if timeout_seconds > 0:
             slot.deadline = slot.started + timeout_seconds
         place = (slot.segment, slot.out.start, slot.err.start)
-        slot.line = wire.started_line(slot.key, slot.started_at, pid, processes.boot_seconds(), *place)
+        slot.line = wire.started_line(slot.key, slot.started + self.clock_offset, pid, boot_seconds(), *place)
         # Publish this with the next line, or when the launcher begins to read the attempt's output.
         self.lines.append(slot.line)
         if slot.reason:
             self.table = None
-            self.terminate(slot, slot.reason, time.monotonic())
+            self.terminate(slot, slot.reason, boot_seconds())
         self.check_by(min(slot.deadline, slot.started + LISTEN_AFTER_SECONDS))
 
     def free_unstarted(self, slot: Slot, errno: int, stage: bytes) -> None:
@@ -289,12 +295,12 @@ class Attempts:
 
     def refuse(self, key: bytes, errno: int, stage: bytes) -> None:
         """Report the end of an attempt that could not be started."""
-        self.lines.append(wire.refused_line(key, time.time(), errno, stage))
+        self.lines.append(wire.refused_line(key, self.now(), errno, stage))
         self.release_followers(key, succeeded=False)
 
     def finish(self, slot: Slot) -> None:
         """Finish an attempt: close its range, report it, and free its slot."""
-        now = time.time()
+        now = self.now()
         has_leftovers = self.has_leftovers(slot)
         if slot.has_output():
             # A reader that follows the slot's last attempt must see its end before the segment grows.
@@ -304,11 +310,14 @@ class Attempts:
         status = slot.usage[0]
         oom_kills = 0
         if status in _KILLED_BY_KERNEL and not slot.reason:
-            oom_kills = self.oom.kills(slot.pid, time.monotonic(), slot.started)
+            # The clock of the kernel's log.
+            kernel_now = time.monotonic()
+            oom_kills = self.oom.kills(slot.pid, kernel_now, kernel_now - (boot_seconds() - slot.started))
         out, err = slot.out, slot.err
         errno = out.errno or err.errno
         log = (slot.segment, out.start, out.size - out.start, err.start, err.size - err.start)
-        line = wire.ended_line(slot.key, slot.started_at, now, slot.usage, log, slot.reason, errno, oom_kills)
+        began = slot.started + self.clock_offset
+        line = wire.ended_line(slot.key, began, now, slot.usage, log, slot.reason, errno, oom_kills)
         self.lines.append(line)
         del self.running[slot.key]
         self.release_followers(slot.key, succeeded=not (status or slot.reason or errno))
@@ -352,7 +361,7 @@ class Attempts:
 
     def check(self) -> None:
         """Do all work that is due: read the output of longer attempts, terminate those whose time is up."""
-        now = time.monotonic()
+        now = boot_seconds()
         self.check_at = now + SWEEP_SECONDS if self.running else NEVER
         self.table = None
         if self.orphans.can_be_found():
@@ -438,7 +447,7 @@ class Attempts:
         if key in self.queue or key in self.waiting.missing:
             self.withdraw(key)
         elif key in self.running and not self.running[key].reason:
-            self.terminate(self.running[key], KILLED, time.monotonic())
+            self.terminate(self.running[key], KILLED, boot_seconds())
 
     def withdraw(self, key: bytes) -> None:
         """Withdraw an attempt that is queued or waits for others."""
@@ -450,7 +459,7 @@ class Attempts:
 
     def report_withdrawn(self, key: bytes) -> None:
         """Report that an attempt never starts, and withdraw the attempts that come after it."""
-        self.lines.append(wire.withdrawn_line(key, time.time()))
+        self.lines.append(wire.withdrawn_line(key, self.now()))
         self.release_followers(key, succeeded=False)
 
     def withdraw_all(self) -> None:
@@ -463,6 +472,6 @@ class Attempts:
         self.withdraw_all()
         for slot in self.running.values():
             slot.grace_seconds = 0.0
-            self.terminate(slot, KILLED, time.monotonic())
+            self.terminate(slot, KILLED, boot_seconds())
         for descriptor in list(self.abandoned_pipes):
             self.discard_output(descriptor, close=True)

@@ -26,6 +26,7 @@ from errno import ENOSPC
 from resile.executors.local import wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.attempts import CHECK_AGAIN_SECONDS, NEVER, Attempts
+from resile.executors.local.processes import boot_seconds
 from resile.executors.local.redaction import patterns_of
 from resile.executors.local.spool import Spool
 
@@ -65,11 +66,11 @@ class Launcher:
                         self.accept()
                     else:
                         attempts.handle(descriptor)
-                if attempts.check_at != NEVER and time.monotonic() >= attempts.check_at:
+                if attempts.check_at != NEVER and boot_seconds() >= attempts.check_at:
                     attempts.check()
                 if attempts.queue:
                     attempts.fill_slots()
-                due = self.publish_at != NEVER and time.monotonic() >= self.publish_at
+                due = self.publish_at != NEVER and boot_seconds() >= self.publish_at
                 if due or attempts.lines or self.outbox or (self.spool and self.spool.pending):
                     self.flush()
         if self.spool:
@@ -82,7 +83,7 @@ class Launcher:
         wake_at = self.asleep_until = min(self.attempts.check_at, self.publish_at)
         lock.release()
         try:
-            ready = self.epoll.poll(None if wake_at == NEVER else max(0.0, wake_at - time.monotonic()))
+            ready = self.epoll.poll(None if wake_at == NEVER else max(0.0, wake_at - boot_seconds()))
         finally:
             lock.acquire()
             self.asleep_until = 0.0
@@ -188,7 +189,7 @@ class Launcher:
                 raise ValueError
 
     def configure(
-        self, token: bytes, folder: bytes, slots: int, directory: bytes, secrets: list[bytes], env: list[bytes]
+        self, token: bytes, folder: bytes, slots: int, offset: float, cwd: bytes, secrets: list[bytes], env: list[bytes]
     ) -> None:
         """Apply the run's settings; those of the first engine also say where the launcher keeps its files."""
         attempts = self.attempts
@@ -202,8 +203,9 @@ class Launcher:
             except OSError as error:
                 attempts.blocked_errno = error.errno or ENOSPC
         attempts.set_slots(slots)
+        attempts.clock_offset = offset
         attempts.secrets = patterns_of(secrets)
-        attempts.spawner.configure(attempts.token, directory, env)
+        attempts.spawner.configure(attempts.token, cwd, env)
 
     def flush(self) -> None:
         """Write the new lines to the spool, then send them to the engine.
@@ -220,7 +222,7 @@ class Launcher:
             kept = self.spool.append(lines)
             attempts.blocked_errno = 0 if kept else ENOSPC
             if not kept:
-                attempts.check_by(time.monotonic() + CHECK_AGAIN_SECONDS)
+                attempts.check_by(boot_seconds() + CHECK_AGAIN_SECONDS)
         if self.connection < 0:
             return
         enough = attempts.followed or len(attempts.queue) >= attempts.slots
@@ -228,7 +230,7 @@ class Launcher:
         if (only_starts or enough) and lines and not self.outbox:
             self.delayed += lines
             if self.publish_at == NEVER:
-                self.publish_at = time.monotonic() + PUBLISH_STARTS_SECONDS
+                self.publish_at = boot_seconds() + PUBLISH_STARTS_SECONDS
                 self.wake(self.publish_at)
             return
         waiting = bool(self.outbox)

@@ -135,7 +135,7 @@ class Slot:
         self.reason = b""
         self.order: Start | None = None
         self.pid = 0
-        self.started = self.started_at = self.deadline = self.grace_seconds = 0.0
+        self.started = self.deadline = self.grace_seconds = 0.0
         self.listened = self.has_orphans = self.reaped = False
         self.usage: tuple[int, float, int] = (0, 0.0, 0)
         self.known: dict[int, int] = {}
