@@ -92,7 +92,6 @@ def require_workflow(result: Compiled) -> Workflow:
 
 
 def _findings_of(result: Compiled) -> list[Diagnostic]:
-    """The diagnostics of a compiled file, and the errors in its expressions."""
     from resile.commands.check_expressions import check_code
 
     return [*result.diagnostics, *(check_code(result.workflow) if result.workflow is not None else ())]

@@ -325,5 +325,4 @@ def is_output_lost(report: Ended) -> bool:
 
 
 def _fail_contract(outcome: Outcome, message: str, signature: str) -> Outcome:
-    """Turn a success into a `contract` failure: the step broke a promise."""
     return msgspec.structs.replace(outcome, failure=contract_failure(message, signature, outcome.exit_code))

@@ -83,7 +83,6 @@ def _settle(timeline: Timeline) -> None:
 
 
 def _is_notable(report: StepReport) -> bool:
-    """Did the job do anything but succeed at once?"""
     plain = all(entry.event == "passed" and not entry.inside and not entry.items for entry in report.attempts)
     return not plain or bool(report.inside or report.items or report.status == "skipped")
 

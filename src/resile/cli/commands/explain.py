@@ -216,12 +216,10 @@ def _headline_of(entry: AttemptReport) -> str:
 
 
 def _line(indent: str, word: str, text: str) -> str:
-    """A line that begins with a word of fixed width."""
     return f"{indent}{word:<9} {text}"
 
 
 def _status_words(status: str) -> str:
-    """A status as the end of a sentence."""
     return _STATUS_WORDS.get(status, status if status in ("completed", "failed") else f"is {status}")
 
 

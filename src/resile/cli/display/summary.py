@@ -100,7 +100,6 @@ def _first_items(found: Sequence[_Placed]) -> list[_Placed]:
 
 
 def _remark(job: RunJob) -> str:
-    """A remark about a job: its cause, or that it was tolerated or recovered."""
     if job.cause:
         return f"{output.escape(job.cause.step)} is {job.cause.status}"
     return "tolerated" if job.tolerated else "recovered" if job.recovered else ""
@@ -132,7 +131,6 @@ def route_lines(routes: list[Route], page: output.Page) -> list[str]:
 
 
 def _way(route: Route) -> str:
-    """The action of a route: `retry`, `goto setup`, `run lint-fix`, `judge skip`."""
     who = "judge " if route.trigger == "judge" else ""
     target = f" {output.escape(route.target)}" if route.target else ""
     return f"{who}{route.action}{target}"

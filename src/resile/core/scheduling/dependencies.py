@@ -179,7 +179,6 @@ def recount(reaction: Reaction, scope: Scope, numbers: list[int]) -> None:
 
 
 def _needed_jobs(state: State, scope: Scope, number: int) -> list[Job]:
-    """The jobs that a step needs, each once, in the order of its needs."""
     plan = state.plan_of(scope.id)
     names = dict.fromkeys(name for need in plan.steps[number].needs for name in need.any_of)
     return [state.jobs[scope.first + plan.index[name]] for name in names]

@@ -145,7 +145,6 @@ def _own_remedies(members: set[str], asking: dict[str, set[str]]) -> set[str]:
 
 
 def _owners(members: set[str]) -> set[str]:
-    """These steps, and the temporary owners of their `on_finish`."""
     return members | {finishing(name) for name in members}
 
 

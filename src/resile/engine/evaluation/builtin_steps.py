@@ -191,7 +191,6 @@ def _items(step: Step, value: Any) -> list[Any]:
 
 
 def _contract(message: str) -> Failure:
-    """A `contract` failure: the value breaks a promise of the step."""
     return contract_failure(message[:MESSAGE_CHARACTERS_MAX], "value")
 
 
@@ -219,7 +218,6 @@ def _parse_output(transform: Transform, value: Any) -> Any:
 
 
 def _read(value: Any) -> Any:
-    """The value of a text that is JSON; any other value unchanged."""
     return _parse_output(Transform(), value) if isinstance(value, str) else value
 
 

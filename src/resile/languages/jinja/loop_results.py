@@ -79,7 +79,6 @@ class LoopResults:
     def _of_step(
         self, fan: Job, within: str, name: str, kind: type[AttemptEnded | ValueAnswered] = AttemptEnded
     ) -> dict[int, Any]:
-        """The values of the last good attempts of a step that runs for each item."""
         places = self._jobs_of_items(fan, within, name)
         found = self._outcomes(places, kind)
         return {places[job]: outcome.values.get(name) for job, outcome in found if _is_good(outcome)}

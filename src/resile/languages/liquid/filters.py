@@ -39,7 +39,6 @@ FOLDER = "readfile_folder"
 
 
 def _plain_data(value: Any) -> Any:
-    """Plain data: None for an undefined value, a dict for any other mapping."""
     if hasattr(value, "__liquid__"):
         return value.__liquid__()
     return dict(value) if isinstance(value, Mapping) and not isinstance(value, dict) else value
@@ -240,12 +239,10 @@ def _sentence(items: Any, connector: Any = "and") -> str:
 
 
 def _slug(value: Any) -> str:
-    """Letters and digits in lower case, with dashes in between."""
     return re.sub(r"[^\w]+|_+", "-", _text(value).lower()).strip("-")
 
 
 def _percent(value: Any) -> str:
-    """The text percent-encoded, except the separators of a URL."""
     from urllib.parse import quote
 
     return quote(_text(value), ";/?:@&=+$,#-_.!~*'()", "utf-8", "surrogateescape")

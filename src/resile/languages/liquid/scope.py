@@ -168,7 +168,6 @@ class LiquidScope:
         return self._run.output(subject) if subject.attempt else MISSING
 
     def _producer_of(self, job: Job) -> Job | None:
-        """The step whose list a fan-out runs over; `on_finish` refers to it."""
         action = self._state.step_of(job).action
         over = action.source.step if isinstance(action, FanOut) else ""
         return self._state.job_named(over, job.scope) if over else None

@@ -127,7 +127,6 @@ def read_item_backoff(reading: Reading, node: Node) -> Any:
 
 
 def _retry_config(reading: Reading, node: Node) -> Any:
-    """Read the total number of attempts of an item, and the waits between them."""
     fields = read_mapping(reading, node, RETRY_CONFIG)
     return fields if isinstance(node, Mapping) else INVALID
 
