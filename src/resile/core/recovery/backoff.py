@@ -1,4 +1,4 @@
-"""How long to wait before a retry. Pure: jitter is a hash of the step's or the item's name, not random."""
+"""How long to wait before a retry. Pure: the jitter follows from a hash of the name of the step or the item."""
 
 from __future__ import annotations
 
