@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.durability.harness import Runs, kill_at_random
+from tests.runs.durability.harness import ROUNDS_MAX, Runs, kill_at_random
 
 STEPS = 30
 # Each step fails twice and is repaired before each re-run; what it does is written down with its attempt's number.
@@ -29,7 +29,7 @@ def test_repairs_and_re_attempts_survive_kill_9_at_any_point(tmp_path: Path) -> 
     """For every step exactly a1 h1 i1 a2 h2 i2 a3, in this order, however often the engine was killed."""
     chance = random.Random(68)
     kills = 0
-    for round_number in range(20):
+    for round_number in range(ROUNDS_MAX):
         folder = tmp_path / str(round_number)
         folder.mkdir()
         runs = Runs(folder)

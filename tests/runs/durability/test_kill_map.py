@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.durability.harness import Runs, kill_at_random
+from tests.runs.durability.harness import ROUNDS_MAX, Runs, kill_at_random
 
 ITEMS = 400
 FAILING = 150
@@ -75,7 +75,7 @@ def test_no_item_is_lost_or_doubled_by_kill_9_in_a_map_and_in_its_redrive(tmp_pa
     """Some items fail; after the cause is gone a redrive empties the dead letters; every effect exactly once."""
     chance = random.Random(4)
     kills = redrive_kills = 0
-    for number in range(40):
+    for number in range(ROUNDS_MAX):
         folder = tmp_path / str(number)
         folder.mkdir()
         first, second = _one_round(Runs(folder), chance)
@@ -112,7 +112,7 @@ def test_letters_of_a_map_inside_of_another_survive_kill_9_too(tmp_path: Path) -
     """Each belongs to another fan-out, whose surroundings are restored for it: every effect exactly once."""
     chance = random.Random(5)
     kills = 0
-    for number in range(20):
+    for number in range(ROUNDS_MAX):
         folder = tmp_path / str(number)
         folder.mkdir()
         runs = Runs(folder)
