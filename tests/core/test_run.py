@@ -239,18 +239,13 @@ def test_an_end_that_is_lost_again_and_again_is_parked() -> None:
     assert (world.ended, world.executed, world.statuses()["end"]) == ("parked", ["a", *["end"] * 4], "pending_failed")
 
 
-def test_the_state_knows_where_the_log_of_a_boot_begins() -> None:
-    """`boot_seq` moves when a resume comes from another boot, and only then; a log without machines leaves it at 0."""
+def test_the_state_keeps_the_machine_of_its_last_engine() -> None:
+    """A resume that names no machine changes nothing, another boot replaces it, and a snapshot has it."""
     world = World(flow(step("a"), step("b", "a")))
-    world.feed(RunResumed(1.0, world.capacity))
-    assert (world.state.machine, world.state.boot_seq) == (None, 0)
     first, second = Machine("first", 10.0), Machine("second", 20.0)
     world.feed(RunResumed(2.0, world.capacity, machine=first))
-    assert (world.state.machine, world.state.boot_seq) == (first, 0)
-    world.feed(RunResumed(3.0, world.capacity, machine=first))
-    assert world.state.boot_seq == 0
-    before = world.state.seq
+    world.feed(RunResumed(3.0, world.capacity))
+    assert world.state.machine == first
     world.feed(RunResumed(4.0, world.capacity, machine=second))
-    world.feed(RunResumed(5.0, world.capacity, machine=second))
-    assert (world.state.machine, world.state.boot_seq) == (second, before)
-    assert decode(encode(world.state), world.state.workflow).boot_seq == before
+    assert world.state.machine == second
+    assert decode(encode(world.state), world.state.workflow).machine == second

@@ -118,10 +118,7 @@ def _repeat_order(reaction: Reaction, job: Job, because: int) -> None:
 
 
 def _use_machine(state: State, machine: events.Machine | None) -> None:
-    """Note the boot of the new engine, and where the log of that boot begins."""
     if machine is not None:
-        if state.machine is not None and state.machine.boot != machine.boot:
-            state.boot_seq = state.seq
         state.machine = machine
 
 

@@ -273,8 +273,8 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     `seq` is the number of the last note. `touched` lists the jobs whose row changed since the engine cleared it. Jobs
     up to `jobs_before` outside the root scope belong to earlier epochs. `items` counts the items of all fan-outs. The
     next event removes the `scopes_to_drop`: until then their last rows can be read. `closed_map_totals` holds the
-    totals of dropped fan-outs, by map. `ahead_candidates` are jobs that may be reserved early. `boot_seq` is
-    the number of the last note before the boot of `machine`. `plans`, by scope id, are not part of a snapshot.
+    totals of dropped fan-outs, by map. `ahead_candidates` are jobs that may be reserved early. `plans`, by
+    scope id, are not part of a snapshot.
     """
 
     plans: ClassVar[Plans]
@@ -292,7 +292,6 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     options: Options = Options()
     capacity: Capacity | None = None
     machine: Machine | None = None
-    boot_seq: int = 0
     active: int = 0
     parked: int = 0
     in_flight: int = 0
