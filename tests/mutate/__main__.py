@@ -10,6 +10,7 @@ import argparse
 import difflib
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,7 @@ class Copy:
         self.python = home / "bin" / "python"
 
     def notices(self, mutant: Mutant, suites: tuple[str, ...]) -> str:
-        """The suite that notices a mutant; empty where none does."""
+        """The test that notices a mutant; empty where none does."""
         file = self.root / mutant.path
         original = file.read_text()
         changed = mutate(original, mutant)
@@ -62,12 +63,12 @@ class Copy:
             return "equal"
         file.write_text(changed)
         try:
-            return next((suite for suite in suites if self._fails(suite)), "")
+            return next(filter(None, map(self._failed_test, suites)), "")
         finally:
             file.write_text(original)
 
-    def _fails(self, suite: str) -> bool:
-        """Does a suite fail? One that does not end has noticed the mutant too."""
+    def _failed_test(self, suite: str) -> str:
+        """The first test of a suite that fails, or what else ended the suite; empty where every test passes."""
         argv = [str(self.python), "-B", "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", suite]
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         try:
@@ -75,8 +76,11 @@ class Copy:
                 argv, cwd=self.root, capture_output=True, timeout=SUITE_SECONDS_MAX, check=False, env=environment
             )
         except subprocess.TimeoutExpired:
-            return True
-        return done.returncode != 0
+            return f"{suite} did not end"
+        if done.returncode == 0:
+            return ""
+        named = re.search(rb"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+        return named[1].decode() if named else f"{suite} did not start"
 
 
 def arguments() -> argparse.Namespace:
@@ -135,12 +139,12 @@ def main() -> int:
             copies.put(copy)
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        for mutant, suite in pool.map(test, sample):
-            if suite == "equal":
+        for mutant, noticed in pool.map(test, sample):
+            if noticed == "equal":
                 continue
             tested += 1
-            print(f"{mutant.path} {mutant.operator} {mutant.occurrence}: {suite or 'SURVIVED'}", flush=True)
-            if not suite:
+            print(f"{mutant.path} {mutant.operator} {mutant.occurrence}: {noticed or 'SURVIVED'}", flush=True)
+            if not noticed:
                 survivors.append(mutant)
     for mutant in survivors:
         print(diff_of(mutant))
