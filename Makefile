@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow fuzz equal mutate lint format bench docs lock clean
+.PHONY: help install demo test test-slow fuzz equal mutate torture lint format bench docs lock clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -49,6 +49,9 @@ equal: $(STAMP) ## compile and run everything as an older version did: OLD=REVIS
 mutate: $(STAMP) ## change the source in small ways and count what the tests notice: ARGS="--sample 60 --only core"
 	$(PIP) install --require-hashes -r requirements-mutate.txt
 	$(BIN)/python -m tests.mutate $(ARGS)
+
+torture: $(STAMP) ## kills, stops, full disks, power cuts and clock jumps at random: MINUTES=30 SEED=1 ROUND=7
+	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1) --round $(or $(ROUND),0)
 
 lint: $(STAMP) ## ruff, its formatter, and mypy in strict mode
 	$(BIN)/ruff check .

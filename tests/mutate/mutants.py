@@ -78,4 +78,8 @@ def mutate(code: str, mutant: Mutant) -> str | None:
     except AttributeError:
         # cosmic-ray replaces an exception only where it is a plain name.
         return None
-    return None if changed == code else changed
+    if changed is None or changed == code:
+        return None
+    # cosmic-ray takes the `*` of keyword-only parameters for a product.
+    is_signature = any(line.strip() == "/," for line in changed.splitlines())
+    return None if is_signature and not any(line.strip() == "/," for line in code.splitlines()) else changed

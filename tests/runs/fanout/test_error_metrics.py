@@ -32,6 +32,12 @@ def test_the_rate_counts_what_was_processed(flows: Flows) -> None:
     assert (numbers["failure_rate"], numbers["held"]) == (0.5, 3)
 
 
+def test_the_rate_has_six_digits(flows: Flows) -> None:
+    """One of three items is 0.333333."""
+    ran = flows.run(mapped("{}", "test ${item} = a", items="[a, a, b]"))
+    assert ran.document["maps"]["process"]["failure_rate"] == 0.333333
+
+
 def test_metrics_are_accessible_in_the_reduce_phase(flows: Flows) -> None:
     """The two commands of the page, and every other field, by the name `map`."""
     text = (

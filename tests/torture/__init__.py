@@ -1,0 +1,1 @@
+"""Everything that can happen to a machine, at random, by one seed, while workflows with every feature go on."""
