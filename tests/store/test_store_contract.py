@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import pairwise
+from pathlib import Path
 from threading import Barrier, Thread
 from threading import Event as Flag
 from typing import get_args
@@ -42,6 +44,30 @@ def test_a_new_run_is_there_with_its_jobs_and_definition(store: Store) -> None:
     assert list(store.jobs(run)) == jobs
     assert store.definition(content_hash(DEFINITION)) == DEFINITION
     assert (list(store.entries(run)), list(store.attempts(run)), store.latest_snapshot(run)) == ([], [], None)
+
+
+def test_a_database_has_a_name_of_its_own(place: Place, tmp_path: Path) -> None:
+    """Every opening of a database gives the same 16 hex digits, another database others."""
+    first, second = place.open(), place.open()
+    other = type(place)(tmp_path / "other").open()
+    try:
+        name = first.identity()
+        assert re.fullmatch("[0-9a-f]{16}", name)
+        assert (second.identity(), first.identity(1), first.identity(99)) == (name, name, name)
+        assert other.identity() != name
+    finally:
+        other.close()
+
+
+def test_a_renamed_database_keeps_the_names_of_earlier_runs(place: Place) -> None:
+    """From the run on for which a database was renamed it has the new name, to every opening."""
+    first, second = place.open(), place.open()
+    name = first.identity()
+    other = second.renew_identity(3)
+    assert other != name
+    for store in (first, second):
+        assert [store.identity(run) for run in (1, 2, 3, 4)] == [name, name, other, other]
+        assert store.identity() == other
 
 
 def test_runs_are_listed_newest_first(store: Store) -> None:

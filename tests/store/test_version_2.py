@@ -30,6 +30,7 @@ INSERT INTO dead_letters
 DROP TABLE dead_letters_of_version_3;
 DROP TABLE kept_scopes;
 ALTER TABLE leases DROP COLUMN expires_boot_seconds;
+DROP TABLE identity;
 PRAGMA user_version = 2;
 """
 

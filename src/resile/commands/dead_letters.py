@@ -25,7 +25,7 @@ from resile.commands.documents import dead_letters
 from resile.commands.documents.base import timestamp
 from resile.core.fanout.worktrees import steps_with_worktree
 from resile.core.state import ROOT
-from resile.engine.paths import named_logs, worktree, worktree_branch
+from resile.engine.paths import named_logs, worktree
 from resile.engine.replay import row_of
 from resile.engine.session import hold_lease
 from resile.errors import ResileError
@@ -300,11 +300,14 @@ def _artifacts(row: RunRow, letter: LetterRow) -> dead_letters.WorktreeArtifacts
     folder = worktree(row.output, row.id, letter.job, letter.index)
     if not os.path.isdir(folder):
         return None
-    status = subprocess.run(["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=False)
+    status = subprocess.run(
+        ["git", "status", "--porcelain", "--branch"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    head, *changed = status.stdout.splitlines() or [""]
     return dead_letters.WorktreeArtifacts(
         folder,
-        worktree_branch(row.id, letter.job, letter.index),
-        status.stdout.splitlines(),
+        head.removeprefix("## ").partition("...")[0],
+        changed,
         _log(row, letter.history[-1]) if letter.history else None,
     )
 

@@ -19,6 +19,7 @@ from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, O
 from resile.core.state import ROOT, State
 from resile.engine.clock import Clock, clock_of
 from resile.engine.env_files import load_env_files
+from resile.engine.paths import own_folder
 from resile.engine.replay import dropped_jobs, fold_log, row_of
 from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits, scarce_descriptors
 from resile.engine.run_executor import calls_functions
@@ -125,6 +126,7 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     first = RunStarted(clock.now(), capacity, inputs, options, clock.machine)
     row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
     with hold_lease(store, row.id) as lease:
+        row = own_folder(store, row)
         status = drive_engine(store, row, state, lease, [first], capacity, listener, launcher, clock)
     return _outcome_of(store, row, state, status)
 
@@ -171,6 +173,7 @@ def rerun(
         first = RunStarted(clock.now(), capacity, state.inputs, state.options, clock.machine)
         fresh, state = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
         with hold_lease(store, fresh.id) as lease:
+            fresh = own_folder(store, fresh)
             status = drive_engine(store, fresh, state, lease, [first], capacity, listener, launcher, clock)
         return _outcome_of(store, fresh, state, status)
     _refuse_unfinished(row, "rerun")
@@ -287,6 +290,8 @@ def _drive_existing(
     """Take over a run that exists already, and drive it on after the events `before`, which happen now."""
     with hold_lease(store, row.id) as lease:
         state = fold_log(store, row)
+        if state.phase == "new":
+            row = own_folder(store, row)
         capacity = _capacity(state.workflow, limits)
         clock = clock_of(state)
         events: list[Event] = [msgspec.structs.replace(event, at=clock.now()) for event in before]

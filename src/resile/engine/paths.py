@@ -1,30 +1,91 @@
-"""The paths of a run's files: one folder for each epoch under the output folder, and the named log files."""
+"""The paths of a run's files, below a folder that belongs to one database.
+
+    OUTPUT/.resile-database     the name of the database to which the folder belongs: the first that used it
+    OUTPUT/NAME/                for another database, and if the folder has files of a version that gave no names
+    .../runs/wf1_r2/            one epoch of one run; its launcher is labelled NAME_wf1_r2
+    .../job_stdio/              the log files for people
+
+So databases beside each other share no file, nor does a database with one that was deleted. A run keeps its folder, and
+runs of older versions keep theirs.
+"""
 
 from __future__ import annotations
 
+import os
 from os.path import join
+
+from msgspec.structs import replace
+
+from resile.errors import ResileError
+from resile.store.contract import RunRow, Store
+
+OWNER = ".resile-database"
+_RUNS, _LOGS, _WORKTREES = "runs", "job_stdio", "worktrees"
+
+
+def own_folder(store: Store, row: RunRow) -> RunRow:
+    """The row of a run that begins, with a folder below its output folder that no other run has or had."""
+    try:
+        output = _folder_of(row.output, store.identity())
+        try:
+            os.makedirs(epoch_folder(output, row.id, row.epoch), mode=0o700)
+        except FileExistsError:
+            # The database is a copy, or was restored from one, and the other has made a run of this number.
+            output = _folder_of(row.output, store.renew_identity(row.id))
+            os.makedirs(epoch_folder(output, row.id, row.epoch), mode=0o700)
+    except OSError as error:
+        message, hint = f"can't make the folder of a run: {error.strerror}", "name another folder with --output"
+        raise ResileError("output-unusable", message, where=row.output, hint=hint) from error
+    return replace(row, output=output)
+
+
+def _folder_of(output: str, identity: str) -> str:
+    """The folder of a database: the output folder itself if that is new or belongs to it, else one inside."""
+    os.makedirs(output, mode=0o700, exist_ok=True)
+    if any(os.path.lexists(join(output, name)) for name in (_RUNS, _LOGS, _WORKTREES)):
+        return output if _owner(output) == identity else join(output, identity)
+    # An engine that dies before it has written the name leaves a folder that belongs to no database.
+    try:
+        file = os.open(join(output, OWNER), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return output if _owner(output) == identity else join(output, identity)
+    with open(file, "w") as owner:
+        owner.write(identity)
+    return output
+
+
+def _owner(output: str) -> str:
+    """The name of the database to which an output folder belongs; empty where none has said so."""
+    try:
+        with open(join(output, OWNER), encoding="ascii", errors="replace") as file:
+            return file.read(64)
+    except OSError:
+        return ""
 
 
 def epoch_folder(output: str, run: int, epoch: int) -> str:
     """The folder of one epoch of one run: segments, spool and scripts; log ranges are relative to it."""
-    return join(output, "runs", label(run, epoch))
+    return join(output, _RUNS, f"wf{run}_r{epoch}")
 
 
-def label(run: int, epoch: int) -> str:
-    """The part of a log file's name that identifies its run and epoch."""
-    return f"wf{run}_r{epoch}"
+def label(identity: str, run: int, epoch: int) -> str:
+    """The name of an epoch among those of all databases, by which engine and launcher know that they belong together.
+
+    `identity` is empty for a run of an older version.
+    """
+    return f"{identity}_wf{run}_r{epoch}" if identity else f"wf{run}_r{epoch}"
 
 
 def named_logs(output: str) -> str:
     """The folder of the log files for people."""
-    return join(output, "job_stdio")
+    return join(output, _LOGS)
 
 
 def worktree(output: str, run: int, job: int, index: int) -> str:
     """The worktree of an item of a fan-out, if it has one."""
-    return join(output, "worktrees", f"wf{run}_j{job}_i{index}")
+    return join(output, _WORKTREES, f"wf{run}_j{job}_i{index}")
 
 
-def worktree_branch(run: int, job: int, index: int) -> str:
-    """The branch on which the item of a worktree commits."""
-    return f"resile/wf{run}_j{job}_i{index}"
+def worktree_branch(identity: str, run: int, job: int, index: int) -> str:
+    """The branch on which the item of a worktree commits; `identity` as in `label`."""
+    return join("resile", identity, f"wf{run}_j{job}_i{index}")

@@ -24,6 +24,7 @@ def make_executor(
     folder: str,
     parallel: int,
     epoch: int,
+    identity: str,
     env: Mapping[str, str],
     hidden: tuple[str, ...],
     launcher: Prestarted | None,
@@ -33,7 +34,7 @@ def make_executor(
     commands = LocalExecutor(
         folder,
         slots=parallel,
-        label=label(row.id, epoch),
+        label=label(identity, row.id, epoch),
         base_env={os.fsencode(name): os.fsencode(value) for name, value in env.items()},
         directory=os.fsencode(row.directory),
         secrets=[os.fsencode(secret) for secret in hidden],

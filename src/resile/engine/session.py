@@ -179,7 +179,8 @@ class Session:
         executor = self._given_executor
         if executor is None:
             offset = self._clock.machine.clock_offset
-            executor = make_executor(state, row, folder, parallel, epoch, base_env, hidden, launcher, offset)
+            name = self._store.identity(row.id)
+            executor = make_executor(state, row, folder, parallel, epoch, name, base_env, hidden, launcher, offset)
         values = Values(
             self._store, row, state, {**env, **secrets}, executor, public_env=env, secrets=hidden, debug=self._debug
         )

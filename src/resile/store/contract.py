@@ -240,6 +240,17 @@ class Writer(Protocol):
 class Store(Protocol):
     """One database; safe to open from several processes at once."""
 
+    def identity(self, run: int | None = None) -> str:
+        """The random name of this database, 16 hex digits; or the name that it had when this run was made.
+
+        It is empty for runs of a version that gave no names.
+        """
+
+    def renew_identity(self, run: int) -> str:
+        """Rename this database from this run on, because its copy or its original has used the present name for a run
+        of this number; return the new name.
+        """
+
     def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
         """Store the definition under its hash and a new run with its jobs; return the run's id (row.id is ignored)."""
 

@@ -10,6 +10,7 @@ committed are lost.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,7 @@ class MemoryDatabase:
         self.compiled: dict[str, str] = {}
         self.runs: dict[int, _Run] = {}
         self.requested = 0
+        self.names = {1: os.urandom(8).hex()}
 
     def commit(self, batches: Sequence[Batch]) -> None:
         """Write some batches: all of them, or none."""
@@ -155,6 +157,15 @@ class MemoryStore:
         self._database = database or MemoryDatabase()
         self._seen = -1
         self._writer: MemoryWriter | None = None
+
+    def identity(self, run: int | None = None) -> str:
+        names = self._database.names
+        return names[max(first for first in names if run is None or first <= run)]
+
+    def renew_identity(self, run: int) -> str:
+        with self._writing("renew_identity") as database:
+            name = database.names[run] = os.urandom(8).hex()
+            return name
 
     def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
         with self._writing("create_run") as database:

@@ -217,7 +217,7 @@ class Values:
             return MISSING
         if head == "worktree":
             return worktree(self._output, self.id, scope.owner, scope.item.index)
-        return worktree_branch(self.id, scope.owner, scope.item.index)
+        return worktree_branch(self._store.identity(self.id), self.id, scope.owner, scope.item.index)
 
     def _isolated_scope(self, job: Job) -> Scope | None:
         """The nearest item around a job that has its own worktree."""

@@ -9,6 +9,7 @@ Readers see the last commit; readers and writers never wait for each other (WAL)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,19 @@ class SqliteStore:
         except StoreError:
             self._db.close()
             raise
+
+    def identity(self, run: int | None = None) -> str:
+        if self._db.pragma("user_version") < schema.WITH_IDENTITY:
+            return ""
+        sql = "SELECT id FROM identity WHERE first_run <= ? ORDER BY first_run DESC"
+        found = self._first(sql, rows.SEQ_MASK if run is None else run)
+        return "" if found is None else str(found[0])
+
+    def renew_identity(self, run: int) -> str:
+        name = os.urandom(8).hex()
+        with self._writing():
+            self._db.execute("REPLACE INTO identity VALUES (?, ?)", (run, name))
+        return name
 
     def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
         with self._writing():
