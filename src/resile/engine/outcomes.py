@@ -138,15 +138,16 @@ class Observer:
         while other is not None:
             step = self._state.step_of(other)
             try:
+                captures = _captures_of(step)
                 if gave is not MISSING:
-                    values = capture_value(gave, step.capture, outcome.exit_code)
+                    values = capture_value(gave, captures, outcome.exit_code)
                 else:
-                    values = self._capture(other, step, step.capture, outcome)
+                    values = self._capture(other, step, captures, outcome)
             except CaptureRefused as problem:
                 message = f"the fallback of {step.name!r}: {problem}"
                 return _fail_contract(outcome, redact(message, self._secrets), "capture")
             if step.transform is not None:
-                made = self._evaluators.complete(other, step, outcome, values[step.capture[0].name], at)
+                made = self._evaluators.complete(other, step, outcome, values[captures[0].name], at)
                 if made.failure is not None:
                     return made
                 values = made.values
@@ -224,14 +225,15 @@ class Observer:
 
     def _transform_output(self, job: Job, step: Step, outcome: Outcome, at: float) -> Outcome:
         """Transform the output of a step into its value and run the step's checks."""
+        captures = _captures_of(step)
         try:
-            values = self._capture(job, step, step.capture, outcome)
+            values = self._capture(job, step, captures, outcome)
         except CaptureRefused as problem:
             return _fail_contract(outcome, redact(str(problem), self._secrets), "capture")
-        outcome = self._evaluators.complete(job, step, outcome, values[step.capture[0].name], at)
+        outcome = self._evaluators.complete(job, step, outcome, values[captures[0].name], at)
         if not self._state.is_end(job) or outcome.failure is not None:
             return outcome
-        value = outcome.values.get(step.capture[0].name)
+        value = outcome.values.get(captures[0].name)
         verdict = value.get("workflow_status") if isinstance(value, dict) else None
         if verdict is None:
             return outcome
@@ -303,6 +305,11 @@ class Observer:
 
             values = dict.fromkeys((capture.name for capture in step.capture), failed_value(failure))
         return msgspec.structs.replace(outcome, values=values, failure=failure)
+
+
+def _captures_of(step: Step) -> tuple[Capture, ...]:
+    """What a step captures; a transform needs the output even where no name captures it."""
+    return step.capture or (() if step.transform is None else (Capture(step.name, "value"),))
 
 
 def _fallback_owner_of(state: State, job: Job) -> Job | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from resile.languages.references import MISSING, ValueRefused
+from resile.languages.references import MISSING, ValueRefused, refuse_nul
 from resile.languages.shell.quoting import render_shell
 
 Write = Callable[[Any], str]
@@ -30,6 +30,20 @@ class Lazy(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._names())
+
+
+def output_pieces(text: str, render: Callable[[Write], str], plain_text: Write) -> list[tuple[str, str | None]]:
+    """The rendered text in pieces; the values of its outputs have the template beside them."""
+    values: list[str] = []
+
+    def write(value: Any) -> str:
+        """Write a mark in place of the value."""
+        values.append(refuse_nul(plain_text(value)))
+        return f"\0{len(values) - 1}\0"
+
+    refuse_nul(text)
+    parts = render(write).split("\0")
+    return [(values[int(part)], text) if at % 2 else (part, None) for at, part in enumerate(parts)]
 
 
 def quote_outputs(text: str, render: Callable[[Write], str], plain_text: Write, program: str) -> str:

@@ -2,11 +2,11 @@
 
     file loaded   language.check(text), names_in(text), check_url(url)
     attempt       visible = language.visible(run, job)       the names that the texts of one job can use
-                  language.render_text, render_shell, render_data, render_url (text, visible)
+                  language.render_text, render_shell, render_data, render_url (text, visible), render_path
     question      language.condition(condition, run, job, at), language.code(run)
 
 `resile.languages.registry.language_of(workflow)` finds the language. A language has no state: the engine implements
-`Run` and keeps the state of a run. The four functions at the end render in the language of `visible`.
+`Run` and keeps the state of a run. The five functions at the end render in the language of `visible`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Visible(Protocol):
 class Program(NamedTuple):
     """One of our programs that runs a step: its kind, and its settings as JSON data."""
 
-    kind: Literal["http", "python", "playbook", "sql"]
+    kind: Literal["http", "python", "playbook", "sql", "write"]
     settings: dict[str, Any]
     may_use_file: bool = False
 
@@ -166,6 +166,9 @@ class Language(Protocol[Seen]):
     def render_url(self, url: str, visible: Seen) -> str:
         """The URL with its values percent-encoded; no value can change its server or leave its folder."""
 
+    def render_path(self, path: str, visible: Seen, folder: str) -> str:
+        """The path of a file with its values, relative to `folder`; no value leads out of the folder it stands in."""
+
     def program(self, action: Http | Python | Query, name: str, folder: str, shared: str, visible: Seen) -> Program:
         """The program that runs a step, with its values; `folder` is the workflow's, `shared` one for the whole run."""
 
@@ -189,6 +192,11 @@ def render_shell(text: str, visible: Visible, program: str = "sh") -> str:
 def render_data(data: Any, visible: Visible) -> Any:
     """Render data."""
     return visible.language.render_data(data, visible)
+
+
+def render_path(path: str, visible: Visible, folder: str) -> str:
+    """Render a path."""
+    return visible.language.render_path(path, visible, folder)
 
 
 def render_url(url: str, visible: Visible) -> str:

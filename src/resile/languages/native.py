@@ -138,6 +138,11 @@ class Native(BaseLanguage):
                 raise ValueRefused(f"a value in `{url}` is `.` or `..`, which would lead out of its folder")
         return encode_url(text)
 
+    def render_path(self, path: str, visible: Lookup, folder: str) -> str:
+        from resile.languages.paths import join_path
+
+        return join_path(folder, references.text_pieces(path, visible))
+
     def _find_in_code(self, run: Run, name: str, job: Job) -> Any:
         return or_default(name, run.find(path_of(name), job))
 

@@ -169,6 +169,20 @@ def render_text(text: str, lookup: Lookup) -> str:
     return "".join(out)
 
 
+def text_pieces(text: str, lookup: Lookup) -> list[tuple[str, str | None]]:
+    """The text with its values in pieces; a value that is not raw has the text of its reference beside it."""
+    pieces: list[tuple[str, str | None]] = []
+    for literal, reference in _template(text):
+        pieces.append((literal, None))
+        if reference:
+            name = reference[2:-1].removeprefix("raw:")
+            value = lookup(name)
+            is_literal = value is MISSING or reference.startswith("${raw:")
+            written = reference if value is MISSING else checked_text(name, value)
+            pieces.append((written, None if is_literal else reference))
+    return pieces
+
+
 def walk(value: Any, path: Sequence[str | int]) -> Any:
     """The part of a value that field names and indexes lead to, or MISSING."""
     for key in path:

@@ -70,11 +70,12 @@ class Validate(Struct, frozen=True, tag="validate", omit_defaults=True):
 
 
 class WriteFile(Struct, frozen=True, tag="write_file", omit_defaults=True):
-    """Writes text to a file."""
+    """Writes text to a file; `format` is what the content must be."""
 
     path: str
     content: str
     mode: int = 0o644
+    format: Literal["text", "json", "yaml"] = "text"
 
 
 class Http(Struct, frozen=True, tag="http", omit_defaults=True):

@@ -238,6 +238,9 @@ LADDER_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ],
     ("write_file", "path"): [(step_with("write_file: {path: 'd/${inputs.i}', content: x}").action, WriteFile("d/${inputs.i}", "x"))],
     ("write_file", "content"): [(step_with("write_file: {path: f, content: 1.10}").action, WriteFile("f", "1.10"))],
+    ("write_file", "format"): [
+        (step_with("write_file: {path: f, content: x, format: json}").action, WriteFile("f", "x", format="json"))
+    ],
     ("write_file", "mode"): [
         (step_with(f"write_file: {{path: f, content: x, mode: {mode}}}").action, WriteFile("f", "x", 0o755))
         for mode in ("755", "0755", "0o755", "'0755'")

@@ -5,50 +5,17 @@ from __future__ import annotations
 import re
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.nodes import Part, items_of, node_of, text_in, word
+from resile.dialects.native.nodes import Part, items_of, text_in, word
 from resile.dialects.prodigy.keys import WRITE_FILE
 from resile.dialects.prodigy.variables import StepDraft, Translation
-from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import wrong
 
 ACTIONS = ("shell", "claude", "analyze", "foreach", "write_file", "goal_seek", "test")
 ANALYZE = "/prodigy-analyze"
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")
-# Writes the content as indented JSON; a value that is data already is written as it is.
-_WRITE_JSON = """\
-import json, os
-
-def main(path, content, mode):
-    data = json.loads(content) if isinstance(content, str) else content
-    folder = os.path.dirname(path)
-    if folder:
-        os.makedirs(folder, exist_ok=True)
-    beside = path + ".part"
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, int(mode, 8)), "w") as file:
-        json.dump(data, file, indent=2, ensure_ascii=False)
-        file.write("\\n")
-    os.replace(beside, path)
-"""
-# Writes the content unchanged after checking that it is YAML; a value that is data already is written as it is.
-_WRITE_YAML = """\
-import os, yaml
-
-def main(path, content, mode):
-    text = content if isinstance(content, str) else yaml.safe_dump(content, allow_unicode=True, sort_keys=False)
-    for _ in yaml.compose_all(text, yaml.SafeLoader):
-        pass
-    folder = os.path.dirname(path)
-    if folder:
-        os.makedirs(folder, exist_ok=True)
-    beside = path + ".part"
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, int(mode, 8)), "w") as file:
-        file.write(text)
-    os.replace(beside, path)
-"""
 # A field of an item, written bare in a text.
 _FIELD = re.compile(r"\$\{(item(?:\.[A-Za-z_]\w*|\[\d+\])+)\}")
-_WRITERS = {"json": _WRITE_JSON, "yaml": _WRITE_YAML}
 
 
 def translate_prompt(step: StepDraft, node: Node) -> Node:
@@ -97,16 +64,9 @@ def _format_option(name: str, value: Scalar) -> str:
 
 
 def add_write_file(step: StepDraft) -> None:
-    """Add the action that writes a file; a Python program checks JSON and YAML before."""
+    """Add the action that writes a file."""
     t, node = step.t, step.fields["write_file"]
     fields = read_mapping(t, node, WRITE_FILE)
-    form = text_in(fields.get("format")) or "text"
-    if form != "text" and form not in _WRITERS:
-        wrong(t, fields["format"], "one of text, json, yaml", did_you_mean(form, ("text", *_WRITERS)))
-    native = Part(node, mode=fields.get("mode"))
+    native = Part(node, **{key: fields.get(key) for key in ("mode", "format")})
     native |= {key: t.rewrite_text(fields[key], step.where) for key in ("path", "content") if key in fields}
-    if form in _WRITERS and {"path", "content"} <= native.keys():
-        native["mode"] = text_in(fields.get("mode")) or "0644"
-        step.put("python", node_of({"source": _WRITERS[form], "inputs": native}, node), "write_file")
-    else:
-        step.put("write_file", native.to_node() if isinstance(node, Mapping) else node)
+    step.put("write_file", native.to_node() if isinstance(node, Mapping) else node)

@@ -13,6 +13,7 @@ from typing import Any
 
 from resile.engine.launch import Attempt
 from resile.executors.contract import Launch
+from resile.languages.contract import Program
 from resile.languages.references import ValueRefused
 from resile.model.limits import PROGRAM_BYTES_MAX
 from resile.model.workflow import Http, Python, Query
@@ -22,13 +23,17 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "
 
 
 def prepare(attempt: Attempt) -> Launch:
-    """The launch of one of our step programs, with its settings in a variable."""
-    import json
-
+    """The launch of the program that runs a step."""
     action, lookup, performer = attempt.step.action, attempt.lookup, attempt.performer
     assert isinstance(action, Http | Python | Query)
     folder = performer.state.workflow_of(attempt.job.scope).folder
-    program = lookup.language.program(action, attempt.step.name, folder, performer.folder, lookup)
+    return launch_program(attempt, lookup.language.program(action, attempt.step.name, folder, performer.folder, lookup))
+
+
+def launch_program(attempt: Attempt, program: Program) -> Launch:
+    """The launch of one of our step programs, with its settings in a variable."""
+    import json
+
     settings = program.settings
     if program.may_use_file and len(data := json.dumps(settings).encode()) > PROGRAM_BYTES_MAX:
         settings = {"settings_file": os.fsdecode(attempt.write_file("json", data))}

@@ -1,20 +1,26 @@
-"""`write_file` in the engine: the engine writes the file itself."""
+"""`write_file` in the engine: the engine writes the file itself, unless its content must be checked first."""
 
 from __future__ import annotations
 
 import os
 
+from resile.engine.actions.programs import launch_program
 from resile.engine.launch import Attempt
-from resile.languages.contract import render_text
+from resile.executors.contract import Launch
+from resile.languages.contract import Program, render_data, render_path, render_text
 from resile.model.failure import Failure, Kind, Outcome
 from resile.model.workflow import WriteFile
 
 
-def prepare(attempt: Attempt) -> Outcome:
+def prepare(attempt: Attempt) -> Launch | Outcome:
     """Write a file atomically."""
     action = attempt.step.action
     assert isinstance(action, WriteFile)
-    path = os.path.join(attempt.directory, render_text(action.path, attempt.lookup))
+    path = render_path(action.path, attempt.lookup, attempt.directory)
+    if action.format != "text":
+        content = render_data(action.content, attempt.lookup)
+        settings = {"path": path, "content": content, "mode": action.mode, "format": action.format}
+        return launch_program(attempt, Program("write", settings, may_use_file=True))
     folder, name = os.path.split(path)
     data = render_text(action.content, attempt.lookup).encode("utf-8", "surrogateescape")
     part = os.path.join(folder, f".{name}.part")

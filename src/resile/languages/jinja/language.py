@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from resile.languages.braces import output_pieces
 from resile.languages.jinja import templates
+from resile.languages.jinja.plain_values import plain_text
 from resile.languages.jinja.scope import JinjaNames
 from resile.languages.jinja.step_events import StepEvents
 from resile.languages.native import BaseLanguage
+from resile.languages.paths import join_path
 from resile.languages.references import refuse_nul
 from resile.languages.urls import check_rendered, encode_url
 
 if TYPE_CHECKING:
     from resile.core.state import Job
+    from resile.languages.braces import Write
     from resile.languages.contract import Program, Run
     from resile.model.workflow import Condition, Http, Python, Query
 
@@ -50,6 +54,12 @@ class Jinja(BaseLanguage):
         text = url.strip() if is_data else templates.render_url(url, visible.find)
         check_rendered(url, text, is_value=templates.is_one_output(url))
         return encode_url(text)
+
+    def render_path(self, path: str, visible: JinjaNames, folder: str) -> str:
+        def render(write: Write) -> str:
+            return templates.render(path, visible.find, write)
+
+        return join_path(folder, output_pieces(path, render, plain_text))
 
     def program(
         self, action: Http | Python | Query, name: str, folder: str, shared: str, visible: JinjaNames

@@ -11,14 +11,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from resile.errors import shorten
+from resile.languages.braces import output_pieces
 from resile.languages.liquid import templates
 from resile.languages.liquid.scope import LiquidScope, render_all
 from resile.languages.native import BaseLanguage
+from resile.languages.paths import join_path
 from resile.languages.references import MISSING, is_one_reference, refuse_nul
 from resile.languages.urls import check_rendered, encode_url, names_server
 
 if TYPE_CHECKING:
     from resile.core.state import Job
+    from resile.languages.braces import Write
     from resile.languages.contract import Run
     from resile.languages.liquid.javascript import LiquidCode
 
@@ -77,6 +80,12 @@ class Liquid(BaseLanguage):
         text = templates.render_url(url, visible.variables)
         check_rendered(url, text, is_value=templates.is_one_output(url))
         return encode_url(text)
+
+    def render_path(self, path: str, visible: LiquidNames, folder: str) -> str:
+        def render(write: Write) -> str:
+            return templates.render(path, visible.variables, write)
+
+        return join_path(folder, output_pieces(path, render, templates.plain_text))
 
     def code(self, run: Run) -> LiquidCode:
         """JavaScript with the same names, memory and a log."""

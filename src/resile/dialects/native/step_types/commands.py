@@ -106,8 +106,11 @@ PROMPT = table(
 )  # fmt: skip
 FILE = table(
     "write_file", "A file made from text.",
-    Key("path", "path", "The path, relative to the step's folder.", non_empty(template, "`path`")),
+    Key("path", "path", "The path, relative to the step's folder; no value leads out of the folder it stands in.",
+        non_empty(template, "`path`")),
     Key("content", "text", "The content of the file.", template),
+    one_of("format", "`json`: the content must be JSON, and is formatted; `yaml`: it must be YAML.",
+        "text", "json", "yaml"),
     Key("mode", "permissions", "The permissions in octal; 644 where it is left out.", read_mode),
 )  # fmt: skip
 

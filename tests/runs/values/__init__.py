@@ -1,0 +1,1 @@
+"""What values can and cannot do in a run."""
