@@ -27,6 +27,7 @@ from resile.engine.secrets import load_secrets, refuse_secret_inputs
 from resile.engine.session import Session, caller, create, hold_lease, next_event
 from resile.errors import ResileError
 from resile.model import codec
+from resile.model.folders import claim_folder
 from resile.model.nested import steps_with_inner_steps
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
 from resile.model.workflow import Child, FanOut, Step, Workflow
@@ -132,9 +133,9 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
 
 
 def _make_folder(output: str) -> None:
-    """Create the output folder; a failure is an error before anything is stored."""
+    """Create the output folder; a failure, or a folder that others can write, is an error before anything is stored."""
     try:
-        os.makedirs(output, mode=0o700, exist_ok=True)
+        claim_folder(output, "; or name another folder with --output")
     except OSError as error:
         message, hint = f"can't make the output folder: {error.strerror}", "name another with --output"
         raise ResileError("output-unusable", message, where=output, hint=hint) from error

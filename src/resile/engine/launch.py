@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from resile.core.actions import ReadGroups, ReadItems, StartAttempt
@@ -25,12 +26,16 @@ from resile.languages.contract import render_text
 from resile.languages.references import ValueRefused
 from resile.languages.surroundings import failed_job
 from resile.model.failure import Failure, Outcome, contract_failure
+from resile.model.folders import create_file, make_folder
 from resile.model.workflow import FanOut, Step
 
 if TYPE_CHECKING:
     from resile.engine.evaluation.evaluators import Evaluators
     from resile.languages.contract import Visible
 
+# The folders of attempts' files (the second is that of the functions' executor, whose import takes long); the ending of
+# the file with the commit that an attempt started from.
+SCRIPTS, CALLS, HEAD = "scripts", "functions", "head"
 # Linux takes at most 128 KiB in one argument, its closing NUL included.
 ARGUMENT_BYTES_MAX = 128 * 1024 - 1
 # Runs a command with a file on standard input: $0 is the file, the rest the command.
@@ -69,10 +74,16 @@ class Attempt:
         return self.performer.directory_of(self.job, self.step)
 
     def write_file(self, ending: str, text: bytes) -> bytes:
-        """Write a file that belongs to the attempt, readable by its owner only; return its path."""
-        path = self.performer.path_of(self.order.job, self.order.attempt, ending)
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        """Write a file that belongs to the attempt, readable by its owner only; return its path.
+
+        The file is removed when the attempt ends, because it may hold values; a HEAD stays.
+        """
+        job, attempt = self.order.job, self.order.attempt
+        path = self.performer.path_of(job, attempt, ending)
+        if ending != HEAD:
+            self.performer.files.setdefault((job, attempt), []).append(path)
+        make_folder(os.path.dirname(path))
+        with create_file(path) as file:
             file.write(text)
         return os.fsencode(path)
 
@@ -106,7 +117,7 @@ class Attempt:
         head = head_of(directory)
         if head is None:
             raise ValueRefused("commit_required: the step does not run inside a git repository")
-        self.write_file("head", head.encode())
+        self.write_file(HEAD, head.encode())
 
 
 class Performer:
@@ -135,6 +146,8 @@ class Performer:
         self.directory = directory
         self.folder = folder
         self._run_env = run_env
+        # The files with values, by attempt; an earlier engine may have left some.
+        self.files = _files_left_in(folder)
 
     def launch(self, order: StartAttempt) -> Launch | Outcome:
         """The launch of an attempt, or its outcome if nothing needs to run."""
@@ -178,7 +191,7 @@ class Performer:
 
     def head_before(self, job: int, attempt: int) -> str:
         """The commit that an attempt started from."""
-        with open(self.path_of(job, attempt, "head")) as file:
+        with open(self.path_of(job, attempt, HEAD)) as file:
             return file.read()
 
     def environment_of(self, order: StartAttempt, job: Job, step: Step) -> Variables:
@@ -215,7 +228,29 @@ class Performer:
 
     def path_of(self, job: int, attempt: int, ending: str) -> str:
         """The path of a file that belongs to one attempt."""
-        return os.path.join(self.folder, "scripts", f"job_j{job}_r{self.state.epoch}_a{attempt}.{ending}")
+        return os.path.join(self.folder, SCRIPTS, f"job_j{job}_r{self.state.epoch}_a{attempt}.{ending}")
+
+    def remove_files(self, job: int, attempt: int) -> None:
+        """Remove the files that held values of an attempt: it has ended, or never starts."""
+        for path in self.files.pop((job, attempt), ()):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def _files_left_in(folder: str) -> dict[tuple[int, int], list[str]]:
+    """The files with values that an earlier engine left in a run's folder: scripts, inputs, and calls of functions."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for part in (SCRIPTS, CALLS):
+        try:
+            names = os.listdir(os.path.join(folder, part))
+        except OSError:
+            continue
+        for name in names:
+            words = name.partition(".")[0].split("_")
+            if words[0] in ("job", "call") and not name.endswith("." + HEAD):
+                key = int(words[1].removeprefix("j")), int(words[-1].removeprefix("a"))
+                found.setdefault(key, []).append(os.path.join(folder, part, name))
+    return found
 
 
 def identity(run: int, epoch: int, output: str) -> dict[str, str]:

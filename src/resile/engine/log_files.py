@@ -10,6 +10,7 @@ from resile.core.state import State
 from resile.engine.paths import named_logs
 from resile.executors.contract import OutputReader, Stream
 from resile.model.failure import LogRange
+from resile.model.folders import create_file, make_folder
 from resile.store.contract import AttemptRow
 
 EVERY_ATTEMPT_JOBS_MAX = 1_000
@@ -69,7 +70,7 @@ def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str) -
     for stream in _ENDINGS:
         data = output.read_output(row.log, stream, 0, CHUNK_BYTES)
         if data:
-            os.makedirs(into, mode=0o700, exist_ok=True)
+            make_folder(into)
             name = f"job_wf{run}_j{row.job}_r{row.epoch}_a{row.attempt}{_ENDINGS[stream]}"
             _write(output, row.log, stream, data, os.path.join(into, name))
 
@@ -77,7 +78,7 @@ def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str) -
 def _write(output: OutputReader, log: LogRange | None, stream: Stream, data: bytes, path: str) -> None:
     """Write one stream, which begins with `data`, to a file, atomically."""
     part = f"{path}.part"
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+    with create_file(part) as file:
         while data:
             file.write(data)
             data = output.read_output(log, stream, file.tell(), CHUNK_BYTES)

@@ -77,6 +77,7 @@ class Observer:
             case Ended():
                 if is_output_lost(report) or (interrupted and report.reason == "killed"):
                     self._started.pop((report.job, report.attempt), None)
+                    self._performer.remove_files(report.job, report.attempt)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
                 limit = self._time_limit_of(report) if report.reason else 0.0
                 outcome = evidence.outcome_of(report, self._output, limit, self._directory_of(report))
@@ -95,6 +96,7 @@ class Observer:
                 # The event has the time of the adoption, not of the start.
                 return AttemptAdopted(self._clock.now(), report.job, report.attempt, report.pid), None
             case Withdrawn():
+                self._performer.remove_files(report.job, report.attempt)
                 return AttemptWithdrawn(report.at, report.job, report.attempt), None
             case Lost():
                 return self.end_attempt(report.job, report.attempt, report.at, evidence.outcome_of_lost(report))
@@ -104,6 +106,8 @@ class Observer:
         self, job: int, attempt: int, at: float, outcome: Outcome, canceled: bool = False, pid: int = 0
     ) -> tuple[Event, AttemptRow]:
         """The event of an attempt's end and its finished row, both without secrets."""
+        if self._performer.files:
+            self._performer.remove_files(job, attempt)
         found = self._state.jobs.get(job)
         # No handler runs in the root scope.
         if found is not None and found.scope != ROOT and outcome.failure is None and not canceled:

@@ -10,6 +10,7 @@ from resile.core.state import State
 from resile.engine.paths import label
 from resile.executors.contract import Executor
 from resile.executors.local.executor import LocalExecutor
+from resile.model.folders import claim_folder
 from resile.model.nested import steps_of, workflows_within
 from resile.model.workflow import Function, Workflow
 from resile.store.contract import RunRow
@@ -30,7 +31,12 @@ def make_executor(
     launcher: Prestarted | None,
     clock_offset: float,
 ) -> Executor:
-    """The executor of commands, combined with that of functions if the workflow calls any."""
+    """The executor of commands, combined with that of functions if the workflow calls any.
+
+    Raises ResileError if another user could write to the run's folders.
+    """
+    for ours in (row.output, os.path.dirname(folder), folder):
+        claim_folder(ours)
     commands = LocalExecutor(
         folder,
         slots=parallel,

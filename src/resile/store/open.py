@@ -22,6 +22,8 @@ _MEMORY = ("memory:", ":memory:")
 def open_store(url_or_path: str | None = None, *, readonly: bool = False) -> Store:
     """Open the store that the caller named, or the user's default store."""
     path = _path(url_or_path)
+    if path == _default_path():
+        _refuse_shared_state(os.path.dirname(path), create=not readonly)
     if path is None:
         from resile.store.memory import MemoryStore
 
@@ -49,7 +51,7 @@ def _path(url_or_path: str | None) -> str | None:
     """The path of the database file; None for a store in memory."""
     named = url_or_path or os.environ.get("RESILE_DB") or ""
     if not named:
-        return os.path.join(_state_folder(), "resile", "resile.db")
+        return _default_path()
     if named in _MEMORY:
         return None
     if named.startswith(_SQLITE):
@@ -63,7 +65,22 @@ def _path(url_or_path: str | None) -> str | None:
     return os.path.expanduser(named)
 
 
-def _state_folder() -> str:
-    """The folder for a user's state; as the XDG standard says, a relative value is ignored."""
+def _default_path() -> str:
+    """The user's default store; as the XDG standard says, a relative folder is ignored."""
     given = os.environ.get("XDG_STATE_HOME", "")
-    return given if os.path.isabs(given) else os.path.expanduser("~/.local/state")
+    state = given if os.path.isabs(given) else os.path.expanduser("~/.local/state")
+    return os.path.join(state, "resile", "resile.db")
+
+
+def _refuse_shared_state(folder: str, *, create: bool) -> None:
+    """Refuse a state folder that belongs to another user, or that others can write.
+
+    The folder of a database that the caller names is not judged.
+    """
+    from resile.model.folders import claim_folder, refuse_shared
+
+    other = "; or name another database with --db"
+    if create:
+        claim_folder(folder, other)
+    elif os.path.lexists(folder):
+        refuse_shared(folder, other)

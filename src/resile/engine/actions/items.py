@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from resile.engine.secrets import redact_value
 from resile.executors.programs.items.text import ItemsRefused, check_item, decode, encode
 from resile.model.fanout import Source
+from resile.model.folders import create_file, make_folder
 from resile.model.hashing import sha256_hex
 from resile.model.items import Item, LetterGroup
 from resile.model.limits import ITEMS_CHUNK_BYTES, ITEMS_FILTER_SECONDS_MAX
@@ -80,10 +81,10 @@ def write_letters(path: str, groups: Iterable[tuple[LetterGroup, Iterable[Item]]
 
     This fills in the number of items of each group and their offset. Without any item it leaves no file behind.
     """
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_folder(os.path.dirname(path))
     total = 0
     try:
-        with open(path, "wb") as file, open(_groups_path(path), "wb") as groups_file:
+        with create_file(path) as file, create_file(_groups_path(path)) as groups_file:
             for group, items in groups:
                 offset, before = file.tell(), total
                 for item in items:

@@ -40,6 +40,7 @@ from resile.executors.local.oom import OomCounter
 from resile.executors.local.segments import SegmentReader
 from resile.languages.python.modules import NO_HOME, Home
 from resile.model.failure import Kind
+from resile.model.folders import make_folder
 
 TICK_SECONDS = 0.05
 REPORT_START_SECONDS = 0.02
@@ -211,7 +212,7 @@ class FunctionExecutor(SegmentReader):
 
     def _open_threads(self) -> ThreadCallQueue:
         """Start the threads, for the first call."""
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        make_folder(self._folder)
         self._queue = queue = ThreadCallQueue()
         # Let functions import from the same path as in worker processes.
         sys.path += [place for place in self._setting.path if place not in sys.path]
@@ -225,7 +226,7 @@ class FunctionExecutor(SegmentReader):
     def _offer(self) -> None:
         """Move waiting calls into the queue, and start a worker for each call, up to the number of slots."""
         if self._sockets is None:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            make_folder(self._folder)
             self._sockets = SocketCallQueue(self._folder)
             self._oom_counter = OomCounter()
         while self._waiting and self._sockets.send(self._waiting[0]):

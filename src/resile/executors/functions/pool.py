@@ -35,6 +35,7 @@ from resile.executors.functions.calls import (
 from resile.executors.functions.spool import Spool, is_alive, records_of, write_all, writer_of
 from resile.executors.functions.worker import IN_A_FILE, INLINE, MESSAGE_BYTES_MAX, Setting, decode_message
 from resile.executors.local.launcher.system_calls import socket
+from resile.model.folders import create_file
 
 WAKE_AT = 64
 CLOSE_SECONDS_MAX = 5.0
@@ -57,7 +58,7 @@ class SocketCallQueue:
         message = INLINE + body
         if len(message) > MESSAGE_BYTES_MAX:
             path = os.path.join(self._folder, f"call_j{call.job}_a{call.attempt}")
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            with create_file(path) as file:
                 file.write(body)
             message = IN_A_FILE + os.fsencode(path)
         try:

@@ -27,6 +27,7 @@ from resile.executors.local.recovery import Author, Key, SpooledAttempt
 from resile.executors.local.segments import SegmentReader
 from resile.executors.local.spool import SUFFIX
 from resile.model.failure import LogRange
+from resile.model.folders import make_folder
 
 RECEIVE_BYTES = 256 * 1024
 ACKNOWLEDGE_BYTES = 128 * 1024
@@ -78,7 +79,7 @@ class LocalExecutor(SegmentReader):
         self._epoll = select.epoll()
         self._wakeup_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wakeup_fd, select.EPOLLIN)
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        make_folder(self._folder)
         spools = [name for name in os.listdir(self._folder) if name.endswith(SUFFIX)]
         if spools:
             self._recover(spools)
@@ -307,7 +308,7 @@ class LocalExecutor(SegmentReader):
         """Connect to the living launcher of this run; return its author and the lines of its greeting."""
         deadline = processes.boot_seconds() + CONNECT_SECONDS_MAX
         while any(map(recovery.is_alive, authors)):
-            connection = system_calls.connect(os.fsencode(self._folder))
+            connection = self._connect_once()
             lines, rest = read_greeting(connection) if connection is not None else ([], b"")
             author = recovery.decode_author(lines[0]) if lines else None
             if connection is not None and author is not None and author.label == self._label:
@@ -324,6 +325,16 @@ class LocalExecutor(SegmentReader):
                 raise ResileError("launcher_unreachable", "the run's launcher lives but does not answer", hint=hint)
             time.sleep(CONNECT_RETRY_SECONDS)
         return None, []
+
+    def _connect_once(self) -> socket.socket | None:
+        """A connection to the socket in the folder; None if no launcher listens there."""
+        try:
+            return system_calls.connect(os.fsencode(self._folder))
+        except PermissionError:
+            where = os.path.join(self._folder, os.fsdecode(system_calls.SOCKET_NAME))
+            hint = "remove the socket, end the launcher's process, and resume again"
+            message = "a process of another user listens on the socket of the run's launcher"
+            raise ResileError("launcher_foreign", message, where=where, hint=hint) from None
 
     def _launcher_died(self) -> None:
         """Read the spool of a dead launcher, settle its attempts, and prepare for a new launcher."""

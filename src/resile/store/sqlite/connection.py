@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 
 import apsw
 
+from resile.model.folders import make_folder
 from resile.store.errors import StoreError, StoreFull, StoreMissing
 
 BUSY_MILLISECONDS_MAX = 30_000
@@ -76,7 +77,7 @@ def _make(path: str) -> None:
     """Create an empty file that only its owner can read; SQLite gives its side files the same mode."""
     folder = os.path.dirname(path)
     if folder:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
     # Not by open and close: closing any descriptor of a file drops all locks that this process has on it.
     with suppress(FileExistsError):
         os.mknod(path, 0o600)

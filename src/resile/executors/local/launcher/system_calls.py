@@ -74,7 +74,10 @@ def listen(path: bytes) -> int:
 
 
 def connect(path: bytes) -> socket.socket | None:
-    """Connect to the living launcher of a folder; None if there is none."""
+    """Connect to the living launcher of a folder; None if there is none.
+
+    Raises PermissionError if a process of another user listens there: it would get our environment.
+    """
     try:
         folder = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     except OSError:
@@ -87,7 +90,16 @@ def connect(path: bytes) -> socket.socket | None:
         return None
     finally:
         posix.close(folder)
+    if peer_user(connection) != posix.geteuid():
+        connection.close()
+        raise PermissionError
     return connection
+
+
+def peer_user(connection: socket.socket) -> int:
+    """The user who connected, or who listens, at the other end."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
 def accept(listener: int) -> int:
@@ -100,9 +112,7 @@ def accept(listener: int) -> int:
     finally:
         server.detach()
     peer = socket.socket(fileno=descriptor)
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    uid = int.from_bytes(credentials[4:8], sys.byteorder)
-    if uid not in (0, posix.geteuid()):
+    if peer_user(peer) not in (0, posix.geteuid()):
         peer.close()
         return -1
     return peer.detach()

@@ -63,14 +63,15 @@ def main() -> int:
 def _list(source: Source, folder: str, into: str, since: float | None) -> int:
     """Write the items file; return the number of items."""
     from resile.executors.programs.items.read import form_of, open_input
+    from resile.model.folders import create_file, make_folder
 
     if source.path:
         with open_input(source.path, folder, os.getcwd(), since) as file:
             return _write(file, form_of(source.path), source.path, source, into)
-    os.makedirs(os.path.dirname(into), exist_ok=True)
-    with open(f"{into}.out", "w+b") as file:
+    make_folder(os.path.dirname(into))
+    with create_file(f"{into}.out", os.O_RDWR | os.O_TRUNC) as file:
         # The file has no name, so that it disappears with this process, however that ends.
-        os.unlink(file.name)
+        os.unlink(f"{into}.out")
         _run(source, into, file)
         file.seek(0)
         return _write(file, "output", "the output of the command", source, into)
@@ -93,8 +94,10 @@ def _run(source: Source, into: str, output: BinaryIO) -> None:
     import shutil
     import subprocess
 
-    with open(f"{into}.err", "w+b") as complaints:
-        os.unlink(complaints.name)
+    from resile.model.folders import create_file
+
+    with create_file(f"{into}.err", os.O_RDWR | os.O_TRUNC) as complaints:
+        os.unlink(f"{into}.err")
         argv = [source.program, "-c", source.command]
         try:
             code = subprocess.run(argv, stdout=output, stderr=complaints, check=False).returncode

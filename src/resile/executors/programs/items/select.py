@@ -20,6 +20,7 @@ import msgspec
 
 from resile.executors.programs.items.text import ItemsRefused, decode, size_error
 from resile.model.fanout import Source
+from resile.model.folders import create_file, make_folder
 from resile.model.limits import ITEM_BYTES_MAX, ITEMS_CHUNK_BYTES, ITEMS_MAX, SORT_KEY_CHARACTERS_MAX
 
 _BATCH_ITEMS = 256
@@ -39,7 +40,7 @@ class SortTerm(NamedTuple):
 
 def write_items(path: str, texts: Iterable[bytes], source: Source, filter_seconds_max: float = math.inf) -> int:
     """Write the selected items to the items file; return their number."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_folder(os.path.dirname(path))
     items = _number_items(texts)
     if source.filter:
         items = _filter_items(items, source, filter_seconds_max)
@@ -56,7 +57,7 @@ def write_lines(path: str, lines: Iterable[bytes]) -> int:
     part = f"{path}.part"
     count = 0
     try:
-        with open(part, "wb") as file:
+        with create_file(part) as file:
             for line in lines:
                 if count == ITEMS_MAX:
                     raise ItemsRefused(f"there are more than {ITEMS_MAX} items")
@@ -136,7 +137,7 @@ def _sort_items(items: Numbered, terms: tuple[SortTerm, ...], beside: str) -> Nu
     """Sort the items; equal ones keep their order."""
     indexes, places = array("Q"), array("Q", [0])
     columns: list[list[tuple[int, Any]]] = [[] for _ in terms]
-    with open(beside, "w+b") as file:
+    with create_file(beside, os.O_RDWR | os.O_TRUNC) as file:
         # The file has no name, so that it disappears with this process, however that ends.
         os.unlink(beside)
         for index, text in items:
