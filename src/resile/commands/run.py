@@ -19,7 +19,7 @@ from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, O
 from resile.core.state import ROOT, State
 from resile.engine.clock import Clock, clock_of
 from resile.engine.env_files import load_env_files
-from resile.engine.paths import own_folder
+from resile.engine.paths import claim_output, own_folder
 from resile.engine.replay import dropped_jobs, fold_log, row_of
 from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits, scarce_descriptors
 from resile.engine.run_executor import calls_functions
@@ -27,7 +27,6 @@ from resile.engine.secrets import load_secrets, refuse_secret_inputs
 from resile.engine.session import Session, caller, create, hold_lease, next_event
 from resile.errors import ResileError
 from resile.model import codec
-from resile.model.folders import claim_folder
 from resile.model.nested import steps_with_inner_steps
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
 from resile.model.workflow import Child, FanOut, Step, Workflow
@@ -119,7 +118,7 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     refuse_secret_inputs(inputs, load_secrets(workflow, env))
     options = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
     output = os.path.abspath(call.output or stores.default_output())
-    _make_folder(output)
+    claim_output(output)
     store = before or stores.create()
     if before is None and call.workflow is None:
         remember(call.path, store, workflow, definition, call.compile_options)
@@ -130,15 +129,6 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
         row = own_folder(store, row)
         status = drive_engine(store, row, state, lease, [first], capacity, listener, launcher, clock)
     return _outcome_of(store, row, state, status)
-
-
-def _make_folder(output: str) -> None:
-    """Create the output folder; a failure, or a folder that others can write, is an error before anything is stored."""
-    try:
-        claim_folder(output, "; or name another folder with --output")
-    except OSError as error:
-        message, hint = f"can't make the output folder: {error.strerror}", "name another with --output"
-        raise ResileError("output-unusable", message, where=output, hint=hint) from error
 
 
 def resume(

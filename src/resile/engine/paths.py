@@ -17,10 +17,20 @@ from os.path import join
 from msgspec.structs import replace
 
 from resile.errors import ResileError
+from resile.model.folders import claim_folder, make_folder
 from resile.store.contract import RunRow, Store
 
 OWNER = ".resile-database"
 _RUNS, _LOGS, _WORKTREES = "runs", "job_stdio", "worktrees"
+
+
+def claim_output(output: str) -> None:
+    """Create the output folder; a failure, or a folder that others can write, is an error before anything is stored."""
+    try:
+        claim_folder(output, "; or name another folder with --output")
+    except OSError as error:
+        message, hint = f"can't make the output folder: {error.strerror}", "name another with --output"
+        raise ResileError("output-unusable", message, where=output, hint=hint) from error
 
 
 def own_folder(store: Store, row: RunRow) -> RunRow:
@@ -28,11 +38,11 @@ def own_folder(store: Store, row: RunRow) -> RunRow:
     try:
         output = _folder_of(row.output, store.identity())
         try:
-            os.makedirs(epoch_folder(output, row.id, row.epoch), mode=0o700)
+            make_folder(epoch_folder(output, row.id, row.epoch), new=True)
         except FileExistsError:
             # The database is a copy, or was restored from one, and the other has made a run of this number.
             output = _folder_of(row.output, store.renew_identity(row.id))
-            os.makedirs(epoch_folder(output, row.id, row.epoch), mode=0o700)
+            make_folder(epoch_folder(output, row.id, row.epoch), new=True)
     except OSError as error:
         message, hint = f"can't make the folder of a run: {error.strerror}", "name another folder with --output"
         raise ResileError("output-unusable", message, where=row.output, hint=hint) from error
@@ -41,7 +51,7 @@ def own_folder(store: Store, row: RunRow) -> RunRow:
 
 def _folder_of(output: str, identity: str) -> str:
     """The folder of a database: the output folder itself if that is new or belongs to it, else one inside."""
-    os.makedirs(output, mode=0o700, exist_ok=True)
+    make_folder(output)
     if any(os.path.lexists(join(output, name)) for name in (_RUNS, _LOGS, _WORKTREES)):
         return output if _owner(output) == identity else join(output, identity)
     # An engine that dies before it has written the name leaves a folder that belongs to no database.
@@ -61,6 +71,14 @@ def _owner(output: str) -> str:
             return file.read(64)
     except OSError:
         return ""
+
+
+def claim_folders(output: str, run: int, epoch: int, identity: str) -> None:
+    """Make the folders of an epoch; raises ResileError if another user could write to one of them."""
+    folder = epoch_folder(output, run, epoch)
+    above = os.path.dirname(output) if os.path.basename(output) == identity else output
+    for ours in dict.fromkeys((above, output, os.path.dirname(folder), folder)):
+        claim_folder(ours)
 
 
 def epoch_folder(output: str, run: int, epoch: int) -> str:

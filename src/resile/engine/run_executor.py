@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from resile.core.state import State
-from resile.engine.paths import label
+from resile.engine.paths import claim_folders, label
 from resile.executors.contract import Executor
 from resile.executors.local.executor import LocalExecutor
-from resile.model.folders import claim_folder
 from resile.model.nested import steps_of, workflows_within
 from resile.model.workflow import Function, Workflow
 from resile.store.contract import RunRow
@@ -35,8 +34,7 @@ def make_executor(
 
     Raises ResileError if another user could write to the run's folders.
     """
-    for ours in (row.output, os.path.dirname(folder), folder):
-        claim_folder(ours)
+    claim_folders(row.output, row.id, epoch, identity)
     commands = LocalExecutor(
         folder,
         slots=parallel,

@@ -22,8 +22,11 @@ _ACL = "system.posix_acl_access"
 _ACL_HEADER_BYTES, _ACL_ENTRY_BYTES, _ACL_NAMED, _ACL_WRITE = 4, 8, (0x02, 0x08), 0x02
 
 
-def make_folder(path: str) -> None:
-    """Create a folder for its owner only, with the missing folders above it; one that exists stays as it is."""
+def make_folder(path: str, *, new: bool = False) -> None:
+    """Create a folder for its owner only, with the missing folders above it.
+
+    One that exists stays as it is; with `new` it raises FileExistsError.
+    """
     try:
         os.mkdir(path, _FOLDER_MODE)
     except FileNotFoundError:
@@ -31,9 +34,9 @@ def make_folder(path: str) -> None:
         if above in ("", path):
             raise
         make_folder(above)
-        make_folder(path)
+        make_folder(path, new=new)
     except FileExistsError:
-        if not os.path.isdir(path):
+        if new or not os.path.isdir(path):
             raise
 
 
