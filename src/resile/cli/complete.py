@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from resile.cli.display.output import scoped_name, write_text
+from resile.cli.display.output import escape, scoped_name, write_text
 from resile.cli.grammar import COMMON, Argument, Command, Option
 from resile.cli.parse import Call
 from resile.cli.table import ALIASES, COMMANDS, COMMANDS_BY_NAME, FAMILIES, RENAMED
@@ -183,7 +183,7 @@ def _candidates_from_store(line: _Line, kind: str) -> list[Candidate]:
     with Client.at(line.db) as client:
         try:
             if kind == "run":
-                return [(str(run.run), f"{run.workflow}, {run.status}") for run in client.runs().runs]
+                return [(str(run.run), f"{escape(run.workflow)}, {run.status}") for run in client.runs().runs]
             jobs = client.status(int(line.arguments[0])).jobs
         except (ResileError, ValueError, OSError):
             return []

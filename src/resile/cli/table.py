@@ -169,11 +169,13 @@ _LOOK = (
         "logs RUN [STEP]",
         "commands.look:logs",
         "show what the steps of a run printed",
-        about="Prints both streams of every attempt, each under a heading; a single stream has no heading.",
+        about="Prints both streams of every attempt, each under a heading; a single stream has no heading. A pipe gets"
+        " the bytes; on a terminal control characters other than colors show as their codes.",
         options=(
             Option("--attempt N", "only this attempt", kind="count"),
             Option("--stdout", "only standard output"),
             Option("--stderr", "only standard error"),
+            Option("--raw", "print control characters to a terminal, too"),
             Option("-f --follow", "print new output as it appears, until the run has ended"),
             Option("--export DIR", "write every attempt to files in a folder instead", kind="folder"),
         ),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from resile.cli.display import output
+from resile.cli.display.terminal import Harmless
 from resile.cli.parse import Call, nearest, refusal
 from resile.commands.documents.answers import LogList, LogText
 from resile.commands.documents.runs import Event, RunDocument, RunList
@@ -68,7 +69,7 @@ def logs(call: Call) -> int:
         output.print_document(LogList(run=call.run, logs=_join(parts)))
     else:
         alone = step is not None and attempt is not None and stream != "both"
-        _print_parts(parts, output.Page(call.color, sys.stdout), alone)
+        _print_parts(parts, output.Page(call.color, sys.stdout), alone, call.flag("raw"))
     return 0
 
 
@@ -83,18 +84,32 @@ def _join(parts: Iterator[LogPart]) -> list[LogText]:
     ]
 
 
-def _print_parts(parts: Iterator[LogPart], page: output.Page, alone: bool) -> None:
-    """Print the raw bytes, with a heading whenever step, attempt or stream changes."""
+def _print_parts(parts: Iterator[LogPart], page: output.Page, alone: bool, is_raw: bool) -> None:
+    """Print the output, with a heading whenever step, attempt or stream changes; to a terminal, made harmless."""
     last = None
     ended = True
+    text = None
     for part in parts:
         source = (part.job, part.attempt, part.stream)
-        if source != last and not alone:
-            heading = f"==> {output.escape(part.step)}, attempt {part.attempt}, {_STREAMS[part.stream]} <=="
-            output.write_text(("" if ended else "\n") + page.paint("dim", heading) + "\n")
+        if source != last:
+            _finish(text)
+            text = None if is_raw or not sys.stdout.isatty() else Harmless(is_colored=page.is_colored)
+            if not alone:
+                heading = f"==> {output.escape(part.step)}, attempt {part.attempt}, {_STREAMS[part.stream]} <=="
+                output.write_text(("" if ended else "\n") + page.paint("dim", heading) + "\n")
         last = source
         ended = part.data.endswith(b"\n")
-        output.write_bytes(part.data)
+        if text is None:
+            output.write_raw(part.data)
+        else:
+            output.write_text(text.feed(part.data))
+    _finish(text)
+
+
+def _finish(text: Harmless | None) -> None:
+    """Print what an attempt's output still lacks."""
+    if text is not None:
+        output.write_text(text.end())
 
 
 def events_list(call: Call) -> int:

@@ -1,7 +1,8 @@
 """Output to stdout and stderr, and its colors; every command uses this.
 
 stdout carries the result: text, or with `--json` exactly one document. Everything else goes to stderr, with plain
-writes that are safe in a signal handler and never end a run when stderr is closed.
+writes that are safe in a signal handler and never end a run when stderr is closed. A terminal gets no control
+characters but colors (terminal.py), whatever stands in names, values and messages.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import msgspec
+
+from resile.cli.display.terminal import harmless
 
 if TYPE_CHECKING:
     from resile.cli.parse import Call
@@ -78,7 +81,14 @@ def _legible(value: Any) -> Any:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write raw bytes to stdout, unbuffered."""
+    """Write to stdout, unbuffered: the bytes, or for a terminal their text without control characters."""
+    if sys.stdout.isatty():
+        data = harmless(data.decode("utf-8", "backslashreplace")).encode("utf-8", "backslashreplace")
+    write_raw(data)
+
+
+def write_raw(data: bytes) -> None:
+    """Write bytes to stdout, unbuffered, whatever they are."""
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -121,7 +131,7 @@ def abandon_stdout() -> None:
 
 def say(text: str) -> None:
     """Print lines on stderr; safe in a signal handler, silent if stderr is closed."""
-    data = (text + "\n").encode("utf-8", "backslashreplace")
+    data = ((harmless(text) if os.isatty(2) else text) + "\n").encode("utf-8", "backslashreplace")
     try:
         while data:
             data = data[os.write(2, data) :]
