@@ -28,6 +28,7 @@ class Driver:
         secrets: tuple[bytes, ...] = (),
         label: str = "1:1",
         clock_offset: float = 0.0,
+        directory: Path | None = None,
     ) -> None:
         self.folder = str(folder)
         self.executor = LocalExecutor(
@@ -35,7 +36,7 @@ class Driver:
             slots=slots,
             label=label,
             base_env=dict(os.environb),
-            directory=os.fsencode(folder),
+            directory=os.fsencode(directory or folder),
             secrets=secrets,
             clock_offset=clock_offset,
         )

@@ -202,6 +202,23 @@ def test_working_directories(tmp_path: Path) -> None:
     assert (ends[3].spawn_error, ends[3].spawn_stage) == (errno.ENOENT, "cwd")
 
 
+def test_a_missing_program_is_blamed_in_a_directory_that_was_missing_before(tmp_path: Path) -> None:
+    """An attempt fails at the run's directory while that is missing, and at its program once it is there."""
+    directory = tmp_path / "later"
+    driver = Driver(tmp_path, directory=directory)
+    try:
+        first = driver.shell("true", job=1)
+        directory.mkdir()
+        second = driver.run(Launch(2, 1, (b"no-such-program",)))[2]
+        third = driver.shell("pwd", job=3)
+        assert driver.out(third) == os.fsencode(directory) + b"\n"
+    finally:
+        driver.executor.close()
+    assert (first.spawn_error, first.spawn_stage) == (errno.ENOENT, "cwd")
+    assert (second.spawn_error, second.spawn_stage) == (errno.ENOENT, "exec")
+    assert third.wait_status == 0
+
+
 def test_attempts_start_with_default_signals_and_no_input(tmp_path: Path) -> None:
     """No ordinary signal is ignored or blocked, stdin is empty, and only three descriptors are open."""
     with open(tmp_path / "inherited", "w") as file:
