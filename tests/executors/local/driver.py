@@ -16,6 +16,12 @@ from resile.executors.local.executor import LocalExecutor
 
 DEADLINE_SECONDS = 30.0
 T = TypeVar("T")
+# Words before a command that is to run as a user whose processes are limited: not as root, for whom the kernel has no
+# limit. Nothing else runs as this user, who keeps the one privilege to use the folders of the tests.
+USER = 60_000 + os.getpid() % 5_000
+_PRIVILEGE = "-all,+dac_override"
+_SETPRIV = f"setpriv --reuid {USER} --clear-groups --inh-caps {_PRIVILEGE} --ambient-caps {_PRIVILEGE}"
+DROP = f"{_SETPRIV} --bounding-set {_PRIVILEGE} --".split() if os.geteuid() == 0 else []
 
 
 class Driver:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from resile.executors.local.launcher.attempts import KILLED, NEVER, Attempts
+from resile.executors.local.launcher.attempts import KILLED, Attempts
+from resile.executors.local.launcher.pool import NEVER
 from resile.executors.local.launcher.slots import Slot
 from resile.executors.local.launcher.system_calls import PR_SET_CHILD_SUBREAPER
 

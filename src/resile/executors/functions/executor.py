@@ -4,9 +4,10 @@
     find  --> spools of an earlier engine (spool.py), and its workers that still run: they are adopted
 
 The executor sends one report for a short call, and two (start and end) for a longer one. It replaces a worker that
-dies; the exit status says how its call failed. It replaces a thread that can't go on, whose call is lost. Time limits:
-SIGTERM to the worker, SIGKILL after the grace time; a thread is abandoned and replaced. While calls run, a ticker wakes
-the engine regularly to enforce the limits.
+dies; the exit status says how its call failed. It replaces a thread that can't go on, whose call is lost. If the system
+has no process or thread for a worker it tries again; if there is no worker at all for a minute, the calls fail. Time
+limits: SIGTERM to the worker, SIGKILL after the grace time; a thread is abandoned and replaced. While calls run, a
+ticker wakes the engine regularly to enforce the limits.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from errno import ECHILD
+from errno import EAGAIN, ECHILD
 from threading import Event, Lock, Thread
 
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Started, Withdrawn
 from resile.executors.functions import spool as function_spool
 from resile.executors.functions.calls import Begun, Call, Done, Dropped, Functions, Record
+from resile.executors.functions.patience import Patience, is_passing
 from resile.executors.functions.pool import AdoptedWorker, ProcessWorker, SocketCallQueue, ThreadCallQueue, ThreadWorker
 from resile.executors.functions.reports import (
     NO_LOG,
@@ -89,6 +91,7 @@ class FunctionExecutor(SegmentReader):
         self._former_workers = function_spool.workers_in(self._folder)
         self._dead_workers: list[str] = []
         self._deaths_in_a_row = 0
+        self._patience = Patience()
         self._unacknowledged = False
         self._token = os.urandom(4).hex()
         self._count = 0
@@ -163,10 +166,18 @@ class FunctionExecutor(SegmentReader):
             elif gone and isinstance(worker, AdoptedWorker):
                 self._adopted_exited(worker, now)
         self._check_calls(now)
-        if self._waiting:
+        if self._waiting or (self._sockets is not None and self._patience.is_needed()):
             self._offer()
+        self._fill_threads()
+        if self._patience.is_over(now):
+            self._give_up(now, EAGAIN)
         if not (self._queued or any(worker.current for worker in self._workers())):
             self._busy.clear()
+        elif self._ticker is None:
+            # There was no thread for it.
+            time.sleep(TICK_SECONDS)
+            self._start_ticker()
+            self._wake()
         reports, self._ready = self._ready, []
         self._unacknowledged = self._unacknowledged or bool(reports)
         return reports
@@ -216,12 +227,29 @@ class FunctionExecutor(SegmentReader):
         self._queue = queue = ThreadCallQueue()
         # Let functions import from the same path as in worker processes.
         sys.path += [place for place in self._setting.path if place not in sys.path]
-        for _ in range(self._slots):
-            self._add_thread(queue)
+        self._fill_threads()
         return queue
 
-    def _add_thread(self, queue: ThreadCallQueue) -> None:
-        self._threads.append(ThreadWorker(self._base(), queue.queue, self._functions, self._wake))
+    def _fill_threads(self) -> None:
+        """Start as many threads as there are slots, if the system has them; those that were abandoned do not count."""
+        missing = self._slots - sum(not thread.reason for thread in self._threads)
+        while self._queue is not None and missing > 0 and self._patience.may_try(self._functions.now()):
+            base = self._base()
+            try:
+                self._threads.append(ThreadWorker(base, self._queue.queue, self._functions, self._wake))
+            except RuntimeError:
+                self._start_failed(base)
+                return
+            missing -= 1
+            self._patience.has_started()
+
+    def _start_failed(self, base: str) -> None:
+        """Wait before the next start of a worker: the system had no process, thread or memory for this one."""
+        function_spool.forget(base)
+        if any(not thread.reason for thread in self._threads) or self._processes:
+            # Other workers make the calls meanwhile, however long that takes.
+            self._patience.has_started()
+        self._patience.has_failed(self._functions.now())
 
     def _offer(self) -> None:
         """Move waiting calls into the queue, and start a worker for each call, up to the number of slots."""
@@ -234,8 +262,16 @@ class FunctionExecutor(SegmentReader):
             if not self._setting.file and not self._setting.module:
                 self._setting.file, self._setting.module = file, module
         wanted = min(self._slots, len(self._queued) + sum(worker.current is not None for worker in self._processes))
-        while len(self._processes) < wanted:
-            worker = ProcessWorker(self._base(), self._sockets.theirs, self._setting, self._env, self._directory)
+        while len(self._processes) < wanted and self._patience.may_try(self._functions.now()):
+            base = self._base()
+            try:
+                worker = ProcessWorker(base, self._sockets.theirs, self._setting, self._env, self._directory)
+            except OSError as error:
+                if not is_passing(error):
+                    raise
+                self._start_failed(base)
+                return
+            self._patience.has_started()
             self._processes.append(worker)
             self._epoll.register(worker.fileno(), select.EPOLLIN)
 
@@ -284,8 +320,7 @@ class FunctionExecutor(SegmentReader):
             if begun is not None and thread.abandoned_key != thread.key:
                 self._queued.pop((begun.job, begun.attempt), None)
                 self._ready.append(Lost(begun.job, begun.attempt, now, f"its thread could not go on: {thread.problem}"))
-            assert self._queue is not None
-            self._add_thread(self._queue)
+            self._fill_threads()
 
     def _process_exited(self, worker: ProcessWorker, now: float) -> None:
         """Replace a worker that exited, and report the failure of its call."""
@@ -305,7 +340,7 @@ class FunctionExecutor(SegmentReader):
         elif not worker.has_begun:
             self._deaths_in_a_row += 1
             if self._deaths_in_a_row >= DEATHS_MAX and self._queued:
-                self._give_up(now)
+                self._give_up(now, ECHILD)
         if self._queued and self._sockets is not None:
             self._waiting = deque([*self._sockets.take_back(), *self._waiting])
             if begun is None:
@@ -350,15 +385,20 @@ class FunctionExecutor(SegmentReader):
         now = time.monotonic()
         return self._oom_counter.kills(worker.pid, now, now - (self._functions.now() - begun.at))
 
-    def _give_up(self, now: float) -> None:
-        """Fail all queued calls, because workers exit before they begin any call."""
-        assert self._sockets is not None
-        for call in (*self._sockets.take_back(), *self._waiting):
+    def _give_up(self, now: float, errno: int) -> None:
+        """Fail all queued calls, because no worker can be started, or workers exit before they begin any call."""
+        calls = [*self._waiting]
+        for queue in (self._sockets, self._queue):
+            # Threads don't exit by themselves.
+            if queue is not None and (queue is self._sockets or errno == EAGAIN):
+                calls = [*queue.take_back(), *calls]
+        for call in calls:
             key = (call.job, call.attempt)
             self._queued.pop(key, None)
-            self._ready.append(Ended(*key, now, now, 0, 0.0, 0, NO_LOG, spawn_error=ECHILD, spawn_stage="exec"))
+            self._ready.append(Ended(*key, now, now, 0, 0.0, 0, NO_LOG, spawn_error=errno, spawn_stage="exec"))
         self._waiting.clear()
         self._deaths_in_a_row = 0
+        self._patience.has_started()
 
     # --- limits
 
@@ -400,8 +440,7 @@ class FunctionExecutor(SegmentReader):
         self._queued.pop(key, None)
         pid = worker.unreported_pid(key)
         self._ready.append(Ended(*key, begun.at, now, signal.SIGTERM, 0.0, 0, NO_LOG, reason, pid=pid))
-        assert self._queue is not None
-        self._add_thread(self._queue)
+        self._fill_threads()
         self._wake()
 
     def _withdraw(self, keys: set[Key]) -> bool:
@@ -437,8 +476,13 @@ class FunctionExecutor(SegmentReader):
         """Start the ticker if it does not run: there are calls with limits."""
         self._busy.set()
         if self._ticker is None:
-            self._ticker = Thread(target=self._tick, name="resile ticker", daemon=True)
-            self._ticker.start()
+            ticker = Thread(target=self._tick, name="resile ticker", daemon=True)
+            try:
+                ticker.start()
+                self._ticker = ticker
+            except RuntimeError:
+                # `reports` tries again.
+                self._wake()
 
     def _tick(self) -> None:
         """Wake the engine regularly while calls run; this is all that the ticker's thread does."""

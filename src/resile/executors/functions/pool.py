@@ -152,19 +152,24 @@ class ProcessWorker(Worker):
         setting = msgspec.structs.replace(setting, calls=calls.fileno(), reports=theirs.fileno(), base=base)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         out, err = (os.open(base + ending, flags, 0o600) for ending in (".o", ".e"))
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, msgspec.json.encode(setting).decode()],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env=env,
-            cwd=directory,
-            pass_fds=(calls.fileno(), theirs.fileno()),
-            start_new_session=True,
-        )
-        os.close(out)
-        os.close(err)
-        theirs.close()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, msgspec.json.encode(setting).decode()],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=env,
+                cwd=directory,
+                pass_fds=(calls.fileno(), theirs.fileno()),
+                start_new_session=True,
+            )
+        except OSError:
+            self._reports.close()
+            raise
+        finally:
+            os.close(out)
+            os.close(err)
+            theirs.close()
         self.pid = self._process.pid
         self._inbox = b""
 
@@ -238,7 +243,11 @@ class ThreadWorker(Worker):
         self._spool = Spool(base, "thread")
         self._log = -1
         self._thread = Thread(target=self._work, name=f"resile {os.path.basename(base)}", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._spool.close()
+            raise
 
     def _work(self) -> None:
         """Make calls; at the end, wake the engine if it still has records to receive."""

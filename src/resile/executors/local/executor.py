@@ -252,7 +252,7 @@ class LocalExecutor(SegmentReader):
                 self._ready.append(wire.read_ended(words, self._not_yet_reported(key)))
             case _:
                 del self._ours[key]
-                self._ready.append(wire.read_withdrawn(words))
+                self._ready.append(wire.read_end(words))
 
     def _not_yet_reported(self, key: Key) -> int:
         """Merge the unreported start of an attempt into the report of its end; return its pid, or 0 if it was reported.

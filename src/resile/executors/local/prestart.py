@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from errno import EAGAIN, ENOMEM
 
 from resile.executors.local.launcher.system_calls import socket
 
@@ -23,6 +25,9 @@ _BOOT = (
     "from resile.executors.local.launcher.main import main\n"
     "main()\n"
 )
+# While there is no process for a launcher, try again; less than a lease lasts.
+SECONDS_MAX = 15.0
+AGAIN_SECONDS = 0.1
 _children: set[int] = set()
 
 
@@ -45,10 +50,28 @@ def prestart() -> Prestarted:
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     )
-    pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True, setsigmask=())
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        try:
+            pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True, setsigmask=())
+            break
+        except OSError as error:
+            if error.errno not in (EAGAIN, ENOMEM) or time.monotonic() > deadline:
+                ours.close()
+                theirs.close()
+                raise _explain(error) from None
+        time.sleep(AGAIN_SECONDS)
     theirs.close()
     _children.add(pid)
     return Prestarted(pid, ours)
+
+
+def _explain(error: OSError) -> Exception:
+    """The error of a command that can't start its launcher."""
+    from resile.errors import ResileError
+
+    hint = "see how many processes you may have with `ulimit -u`" if error.errno == EAGAIN else ""
+    return ResileError("no-launcher", f"can't start the launcher: {error.strerror}", hint=hint)
 
 
 def reap() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from resile.executors.contract import Ended, Started, Withdrawn
+from resile.executors.contract import Ended, Lost, Started, Withdrawn
 from resile.executors.local import processes, wire
 
 Key = tuple[int, int]
@@ -31,7 +31,7 @@ class SpooledAttempt(Struct):
     author: Author
     started: Started | None = None
     born: float = 0.0
-    end: Ended | Withdrawn | None = None
+    end: Ended | Withdrawn | Lost | None = None
 
 
 def header_line(author: Author) -> bytes:
@@ -72,7 +72,7 @@ def fold(lines: list[bytes], author: Author, spooled: dict[Key, SpooledAttempt])
             spooled[key] = SpooledAttempt(author, wire.read_started(words), wire.decode_born(words))
         else:
             entry = spooled.setdefault(key, SpooledAttempt(author))
-            entry.end = wire.read_ended(words) if kind == wire.ENDED else wire.read_withdrawn(words)
+            entry.end = wire.read_end(words)
 
 
 def read_spool(path: str) -> tuple[Author | None, list[bytes]]:

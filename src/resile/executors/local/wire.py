@@ -19,6 +19,7 @@ Launcher to engine, and launcher to spool: lines of words.
     S job attempt at pid born segment out err
     E job attempt started at status cpu rss segment out outlen err errlen reason errno stage oom
     W job attempt at                        it never starts
+    L job attempt at                        it had begun, and how it ended is unknown
     R                                       end of the greeting: an engine that connects first receives the whole spool
 
 `-` is an empty word. Inside the launcher the key of an attempt, the words `job attempt`, identifies it.
@@ -32,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from resile.executors.contract import Ended, Launch, Started, Withdrawn
+    from resile.executors.contract import Ended, Launch, Lost, Started, Withdrawn
     from resile.model.failure import LogRange
 
 VERSION = 1
@@ -42,9 +43,9 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 FOLDER = "launcher"
 
 CONFIGURE, START, KILL, DRAIN, ACKNOWLEDGE, TERMINATE = b"C", b"S", b"K", b"D", b"A", b"T"
-HEADER, BEGINS, STARTED, ENDED, WITHDRAWN, GREETING_ENDS = b"H", b"B", b"S", b"E", b"W", b"R"
+HEADER, BEGINS, STARTED, ENDED, WITHDRAWN, LOST, GREETING_ENDS = b"H", b"B", b"S", b"E", b"W", b"L", b"R"
 GREETING_END = GREETING_ENDS + b"\n"
-ABOUT_ATTEMPTS = frozenset((BEGINS, STARTED, ENDED, WITHDRAWN))
+ABOUT_ATTEMPTS = frozenset((BEGINS, STARTED, ENDED, WITHDRAWN, LOST))
 _NONE = b"-"
 _OF_STARTS = (BEGINS + b" ", STARTED + b" ")
 
@@ -199,6 +200,11 @@ def withdrawn_line(key: bytes, at: float) -> bytes:
     return b"W %s %.6f\n" % (key, at)
 
 
+def lost_line(key: bytes, at: float) -> bytes:
+    """The line of an attempt whose end the launcher could not see."""
+    return b"L %s %.6f\n" % (key, at)
+
+
 def is_of_start(line: bytes) -> bool:
     """Is this a line about the start of an attempt?"""
     return line.startswith(_OF_STARTS)
@@ -257,6 +263,15 @@ def read_withdrawn(words: list[bytes]) -> Withdrawn:
     from resile.executors.contract import Withdrawn
 
     return Withdrawn(int(words[1]), int(words[2]), float(words[3]))
+
+
+def read_end(words: list[bytes]) -> Ended | Withdrawn | Lost:
+    """The report of a line that is the last one about an attempt."""
+    from resile.executors.contract import Lost
+
+    if words[0] == LOST:
+        return Lost(int(words[1]), int(words[2]), float(words[3]), "the launcher's thread that watched it died")
+    return read_ended(words) if words[0] == ENDED else read_withdrawn(words)
 
 
 def _log_range(segment: bytes, out: bytes, out_length: bytes, err: bytes, err_length: bytes) -> LogRange:

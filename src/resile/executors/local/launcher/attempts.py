@@ -9,22 +9,25 @@ Each slot has a thread, which spawns the leader and waits for it, so that attemp
 a thread holds the launcher's lock. Everything that happens becomes a line (wire.py), and the launcher publishes the
 lines. When an attempt ends, its slot gets the next one before the launcher publishes the end.
 
+If the system has no process, thread or memory for an attempt, the attempt keeps its slot, waits and tries again, for a
+minute at most. If the thread of a slot dies, `check` ends the slot's attempt and reports it as lost.
+
 Runs inside the launcher, so only built-in modules are imported.
 """
 
 from __future__ import annotations
 
 import posix
-import select
 import time
-from _thread import allocate_lock, start_new_thread
-from errno import EAGAIN, EMFILE, ENFILE, ENOSPC
+from _thread import allocate_lock
+from errno import ENOSPC
 
 from resile.executors import descriptors
 from resile.executors.local import processes, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.orphans import Orphans
-from resile.executors.local.launcher.slots import Slot
+from resile.executors.local.launcher.output import ABANDONED_MAX, Output
+from resile.executors.local.launcher.pool import AGAIN_SECONDS, AGAIN_SECONDS_MAX, NEVER, PASSING, SECONDS_MAX, SlotPool
 from resile.executors.local.launcher.spawner import Spawner
 from resile.executors.local.launcher.start_after import WaitingStarts
 from resile.executors.local.launcher.system_calls import signal
@@ -33,18 +36,17 @@ from resile.executors.local.processes import boot_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import select
     from _thread import LockType
     from collections.abc import Callable
 
+    from resile.executors.local.launcher.slots import Slot
     from resile.executors.local.wire import Start
 
 LISTEN_AFTER_SECONDS = 0.005
 CHECK_AGAIN_SECONDS = 0.1
 SWEEP_SECONDS = 1.0
 GIVE_UP_SECONDS = 5.0
-DISCARD_BYTES = 256 * 1024
-ABANDONED_PIPES_MAX = 256
-NEVER = float("inf")
 TIMEOUT, KILLED = b"timeout", b"killed"
 _KILLED_BY_KERNEL = (signal.SIGKILL, (128 + signal.SIGKILL) << 8)
 
@@ -58,14 +60,14 @@ class Attempts:
         publish: Callable[[], None],
         receive: Callable[[], object],
         wake: Callable[[float], None],
-        crash: Callable[[], None],
+        report_error: Callable[[], None],
     ) -> None:
-        self.epoll = epoll
         self.publish = publish
         self.receive = receive
         # Asks the launcher's first thread to call `check` by that time.
         self.wake = wake
-        self.crash = crash
+        # Writes down the exception that ended a thread.
+        self.report_error = report_error
         # Every thread that changes these attributes holds it; the launcher's first thread holds it unless it waits.
         self.lock = allocate_lock()
         self.lines: list[bytes] = []
@@ -73,17 +75,13 @@ class Attempts:
         self.waiting = WaitingStarts()
         # Has an attempt's end released attempts that waited for it?
         self.followed = False
-        self.free: list[Slot] = []
+        self.pool = SlotPool(self.serve)
         self.running: dict[bytes, Slot] = {}
-        self.listened: dict[int, Slot] = {}
-        self.abandoned_pipes: dict[int, None] = {}
+        self.output = Output(epoll)
         self.orphans = Orphans(epoll)
         self.spawner = Spawner()
         self.secrets: tuple[bytes, ...] = ()
         self.folder = self.token = b""
-        # Slots wanted, open now, and ever made: the last one numbers slots, so that no two share a segment.
-        self.slots = self.opened = self.made = 0
-        self.abandoned_pipes_max = ABANDONED_PIPES_MAX
         # Why no attempt may start: the spool can't be written.
         self.blocked_errno = ENOSPC
         self.clock_offset = 0.0
@@ -98,12 +96,7 @@ class Attempts:
 
     def handle(self, descriptor: int) -> None:
         """Read output, or note that a process has ended."""
-        if descriptor in self.listened:
-            slot = self.listened[descriptor]
-            (slot.out if descriptor == slot.out.reader else slot.err).pump()
-        elif descriptor in self.abandoned_pipes:
-            self.discard_output(descriptor)
-        elif descriptor in self.orphans.expected:
+        if not self.output.read(descriptor) and descriptor in self.orphans.expected:
             self.orphans.take_exit_of(descriptor)
             if any(slot.reason for slot in self.running.values()):
                 self.check_at = 0.0
@@ -118,9 +111,9 @@ class Attempts:
             self.spawner.soft_limit = soft
             descriptors.set_soft(hard)
             soft = hard
-        self.slots = max(1, min(wanted, descriptors.slots_within(soft)))
+        self.pool.count_max = max(1, min(wanted, descriptors.slots_within(soft)))
         self.orphans.expected_max = descriptors.leftovers_within(soft)
-        self.abandoned_pipes_max = min(ABANDONED_PIPES_MAX, self.orphans.expected_max)
+        self.output.abandoned_max = min(ABANDONED_MAX, self.orphans.expected_max)
 
     def enqueue(self, start: Start) -> None:
         """Queue an attempt, or let it wait for the attempts in its `after`."""
@@ -149,35 +142,24 @@ class Attempts:
         """
         turn: LockType | None = None
         while self.queue:
-            if self.free:
-                slot = self.free.pop()
-            elif self.opened < self.slots:
+            if self.pool.free:
+                slot = self.pool.free.pop()
+            elif self.pool.can_grow() and (now := boot_seconds()) >= self.pool.open_at:
                 try:
-                    slot = self.open_slot()
+                    slot = self.pool.open(self.folder, self.token)
                 except OSError as error:
-                    if error.errno in (EMFILE, ENFILE, EAGAIN) and self.opened:
-                        # This process has no files or threads for more slots: the other attempts wait.
-                        self.slots = self.opened
-                        return
-                    self.refuse(self.next_queued().key, error.errno or ENOSPC, b"output")
+                    errno = error.errno or ENOSPC
+                    if not self.pool.can_open_later(errno, now):
+                        self.refuse(self.next_queued().key, errno, b"exec" if errno in PASSING else b"output")
                     continue
             else:
+                if self.pool.can_grow():
+                    self.check_by(self.pool.open_at)
                 return
             if self.assign(slot, self.next_queued()) and slot is not mine:
                 slot.turn, turn = turn, slot.has_started
                 slot.has_work.release()
-
-    def open_slot(self) -> Slot:
-        """Open one more slot, with its thread."""
-        slot = Slot(self.made, self.folder, self.token)
-        try:
-            start_new_thread(self.serve, (slot,))
-        except RuntimeError:
-            slot.close()
-            raise OSError(EAGAIN, "no more threads") from None
-        self.opened += 1
-        self.made += 1
-        return slot
+        self.pool.refuse_at = NEVER
 
     def next_queued(self) -> Start:
         """Take the attempt that has been queued longest."""
@@ -192,7 +174,7 @@ class Attempts:
         if self.blocked_errno:
             # If this process died now, no engine would know about the attempt.
             slot.reset()
-            self.free.append(slot)
+            self.pool.free.append(slot)
             self.refuse(start.key, self.blocked_errno, b"output")
             return False
         slot.out.begin(self.secrets)
@@ -214,27 +196,45 @@ class Attempts:
                 while slot.order is not None:
                     self.run_attempt(slot, slot.order)
         except BaseException:
-            self.crash()
+            self.report_error()
+        finally:
+            # If this thread dies even here, the next sweep finds the slot.
+            slot.is_served = False
+            with self.lock:
+                self.check_by(0.0)
 
     def run_attempt(self, slot: Slot, start: Start) -> None:
         """Spawn one attempt, and wait until its leader exits."""
         if slot.turn is not None:
             with slot.turn:
                 slot.turn = None
-        # Read the clock before the spawn, which returns when the program already runs.
-        slot.started = boot_seconds()
-        if self.spawner.soft_limit:
-            # The spawner lowers the limit for a moment; other threads open files only with the lock held.
-            with self.lock:
+        until = boot_seconds() + SECONDS_MAX
+        pause = AGAIN_SECONDS
+        while True:
+            # Read the clock before the spawn, which returns when the program already runs.
+            slot.started = boot_seconds()
+            if self.spawner.soft_limit:
+                # The spawner lowers the limit for a moment; other threads open files only with the lock held.
+                with self.lock:
+                    pid, errno, stage = self.spawner.spawn(start, slot.actions)
+            else:
                 pid, errno, stage = self.spawner.spawn(start, slot.actions)
-        else:
-            pid, errno, stage = self.spawner.spawn(start, slot.actions)
-        with self.lock:
-            slot.has_started.release()
-            if not pid:
-                self.free_unstarted(slot, errno, stage)
+            with self.lock:
+                slot.release_turn()
+                if pid:
+                    self.leader_started(slot, pid, start.timeout_seconds)
+                    break
+                slot.is_waiting = errno in PASSING and slot.started + pause < until and not slot.reason
+                if not slot.is_waiting:
+                    self.free_unstarted(slot, errno, stage)
+                    return
+            # A kill interrupts the wait.
+            slot.interrupted.acquire(timeout=pause)
+            pause = min(2 * pause, AGAIN_SECONDS_MAX)
+            if slot.reason:
+                with self.lock:
+                    self.free_unstarted(slot, errno, stage)
                 return
-            self.leader_started(slot, pid, start.timeout_seconds)
         # Reap with the lock held: until then no other process gets the pid, and any thread may signal it.
         posix.waitid(posix.P_PID, pid, posix.WEXITED | posix.WNOWAIT)
         with self.lock:
@@ -244,6 +244,7 @@ class Attempts:
     def leader_started(self, slot: Slot, pid: int, timeout_seconds: float) -> None:
         """Note that the leader of an attempt runs, and signal it if the attempt was killed before it had a pid."""
         slot.pid = pid
+        slot.is_waiting = False
         if timeout_seconds > 0:
             slot.deadline = slot.started + timeout_seconds
         place = (slot.segment, slot.out.start, slot.err.start)
@@ -256,12 +257,15 @@ class Attempts:
         self.check_by(min(slot.deadline, slot.started + LISTEN_AFTER_SECONDS))
 
     def free_unstarted(self, slot: Slot, errno: int, stage: bytes) -> None:
-        """Report an attempt that could not be spawned, and free its slot."""
-        key = slot.key
+        """Report an attempt that could not be spawned, or was killed while it waited for that, and free its slot."""
+        key, is_withdrawn = slot.key, slot.reason and errno in PASSING
         del self.running[key]
         slot.reset()
-        self.free.append(slot)
-        self.refuse(key, errno, stage)
+        self.pool.free.append(slot)
+        if is_withdrawn:
+            self.report_withdrawn(key)
+        else:
+            self.refuse(key, errno, stage)
         self.refill(slot)
 
     def leader_exited(self, slot: Slot, usage: tuple[int, float, int]) -> None:
@@ -321,24 +325,18 @@ class Attempts:
         self.lines.append(line)
         del self.running[slot.key]
         self.release_followers(slot.key, succeeded=not (status or slot.reason or errno))
-        if slot.listened:
-            self.unlisten(slot)
-        if not self.prepare(slot, has_leftovers) or self.opened > self.slots:
-            self.opened -= 1
-            slot.close()
+        self.output.unlisten(slot)
+        if not self.prepare(slot, has_leftovers) or self.pool.opened > self.pool.count_max:
+            self.pool.close(slot)
             return
         slot.reset()
-        self.free.append(slot)
+        self.pool.free.append(slot)
 
     def prepare(self, slot: Slot, has_leftovers: bool) -> bool:
         """Give a slot the pipes and segments for its next attempt; False if the system has none."""
         try:
             if has_leftovers:
-                for descriptor in slot.renew():
-                    self.abandoned_pipes[descriptor] = None
-                    self.epoll.register(descriptor, select.EPOLLIN)
-                while len(self.abandoned_pipes) > self.abandoned_pipes_max:
-                    self.discard_output(next(iter(self.abandoned_pipes)), close=True)
+                self.output.abandon(slot.renew())
             if slot.is_full():
                 slot.roll()
         except OSError:
@@ -367,15 +365,35 @@ class Attempts:
         if self.orphans.can_be_found():
             # Orphans of an attempt that runs for hours must not pile up until it ends.
             self.find_orphans()
+        for slot in (*self.pool.free, *self.running.values()):
+            if not slot.is_served:
+                self.give_up(slot)
         for slot in list(self.running.values()):
             self.check_at = min(self.check_at, self.advance(slot, now))
+
+    def give_up(self, slot: Slot) -> None:
+        """Close a slot whose thread died: kill the processes of its attempt, whose end is unknown, and report that."""
+        key = slot.key
+        if self.running.get(key) is slot:
+            if slot.pid and not slot.reaped:
+                self.orphans.expect_exit_of(slot.pid)
+                system_calls.signal_group(slot.pid, signal.SIGKILL)
+            processes.send_all(self.members(slot), signal.SIGKILL)
+            del self.running[key]
+            self.output.unlisten(slot)
+            self.lines.append(wire.lost_line(key, self.now()))
+            self.release_followers(key, succeeded=False)
+        else:
+            self.pool.free.remove(slot)
+        slot.release_turn()
+        self.pool.close(slot)
 
     def advance(self, slot: Slot, now: float) -> float:
         """Do the work that is due for one attempt; return when to check it again."""
         if not slot.pid:
             return NEVER
         if not slot.listened and now >= slot.started + LISTEN_AFTER_SECONDS:
-            self.listen(slot)
+            self.output.listen(slot)
         if not slot.reason:
             if now >= slot.deadline:
                 self.terminate(slot, TIMEOUT, now)
@@ -401,6 +419,8 @@ class Attempts:
         """Send SIGTERM to every process of an attempt; `advance` kills the rest when the grace is over."""
         slot.reason = reason
         if not slot.pid:
+            if slot.is_waiting:
+                slot.interrupt()
             return
         slot.deadline = now + slot.grace_seconds
         self.check_by(slot.deadline)
@@ -416,31 +436,7 @@ class Attempts:
         if self.table is None:
             self.table = processes.read_table()
         tag = processes.attempt_tag(self.spawner.token, slot.key)
-        return processes.members_of(self.table, slot.pid, not slot.reaped, tag, slot.known)
-
-    def listen(self, slot: Slot) -> None:
-        """Begin to read the attempt's output while it runs."""
-        slot.listened = True
-        for pipe in (slot.out, slot.err):
-            self.listened[pipe.reader] = slot
-            self.epoll.register(pipe.reader, select.EPOLLIN)
-
-    def unlisten(self, slot: Slot) -> None:
-        """Stop reading the output: the attempt is over."""
-        slot.listened = False
-        for pipe in (slot.out, slot.err):
-            del self.listened[pipe.reader]
-            self.epoll.unregister(pipe.reader)
-
-    def discard_output(self, descriptor: int, close: bool = False) -> None:
-        """Discard the output of leftover processes; forget the pipe when the last of them has closed it."""
-        try:
-            close = close or not posix.read(descriptor, DISCARD_BYTES)
-        except BlockingIOError:
-            return
-        if close:
-            del self.abandoned_pipes[descriptor]
-            posix.close(descriptor)
+        return processes.members_of(self.table, slot.pid or -1, not slot.reaped, tag, slot.known)
 
     def kill(self, key: bytes) -> None:
         """Terminate this attempt, or withdraw it if it has not started; ignore one that is over."""
@@ -466,6 +462,9 @@ class Attempts:
         """Withdraw all attempts that are queued or wait for others."""
         while self.queue or self.waiting.missing:
             self.withdraw(next(iter(self.queue or self.waiting.missing)))
+        for slot in self.running.values():
+            if slot.is_waiting:
+                self.terminate(slot, KILLED, boot_seconds())
 
     def terminate_all(self) -> None:
         """Kill all attempts at once."""
@@ -473,5 +472,4 @@ class Attempts:
         for slot in self.running.values():
             slot.grace_seconds = 0.0
             self.terminate(slot, KILLED, boot_seconds())
-        for descriptor in list(self.abandoned_pipes):
-            self.discard_output(descriptor, close=True)
+        self.output.discard_all()

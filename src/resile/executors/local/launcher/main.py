@@ -25,7 +25,8 @@ from errno import ENOSPC
 
 from resile.executors.local import wire
 from resile.executors.local.launcher import system_calls
-from resile.executors.local.launcher.attempts import CHECK_AGAIN_SECONDS, NEVER, Attempts
+from resile.executors.local.launcher.attempts import CHECK_AGAIN_SECONDS, Attempts
+from resile.executors.local.launcher.pool import NEVER
 from resile.executors.local.processes import boot_seconds
 from resile.executors.local.redaction import patterns_of
 from resile.executors.local.spool import Spool
@@ -40,7 +41,7 @@ class Launcher:
 
     def __init__(self, connection: int) -> None:
         self.epoll = select.epoll()
-        self.attempts = Attempts(self.epoll, self.flush, self.receive, self.wake, self.crash)
+        self.attempts = Attempts(self.epoll, self.flush, self.receive, self.wake, self.report_error)
         self.spool: Spool | None = None
         self.listener = -1
         self.inbox = bytearray()
@@ -58,7 +59,7 @@ class Launcher:
         """Serve until no engine is connected and nothing runs."""
         attempts = self.attempts
         with attempts.lock:
-            while (self.connection >= 0 and not self.ending) or attempts.running or attempts.abandoned_pipes:
+            while (self.connection >= 0 and not self.ending) or attempts.running or attempts.output.abandoned:
                 for descriptor in self.sleep():
                     if descriptor == self.connection:
                         self.receive()
@@ -98,15 +99,21 @@ class Launcher:
             self.asleep_until = at
             posix.eventfd_write(self.wakeup_fd, 1)
 
+    def report_error(self) -> None:
+        """Write the traceback of the present exception beside the spool if that is possible."""
+        error = sys.exc_info()
+        system_calls.redirect_errors(self.attempts.folder, self.attempts.token)
+        sys.excepthook(*error)
+
     def crash(self) -> None:
-        """Write the traceback beside the spool if that is possible, and exit at once in any case.
+        """Report the error, and exit at once in any case.
 
         The engine sees the end of the connection, and reports the running attempts as lost.
         """
         try:
-            error = sys.exc_info()
-            system_calls.redirect_errors(self.attempts.folder, self.attempts.token)
-            sys.excepthook(*error)
+            # The report needs a descriptor.
+            posix.close(0)
+            self.report_error()
         finally:
             posix._exit(1)
 
@@ -225,7 +232,7 @@ class Launcher:
                 attempts.check_by(boot_seconds() + CHECK_AGAIN_SECONDS)
         if self.connection < 0:
             return
-        enough = attempts.followed or len(attempts.queue) >= attempts.slots
+        enough = attempts.followed or len(attempts.queue) >= attempts.pool.count_max
         attempts.followed = False
         if (only_starts or enough) and lines and not self.outbox:
             self.delayed += lines

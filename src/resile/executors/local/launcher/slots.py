@@ -110,6 +110,11 @@ class Slot:
         # Released once the slot's attempt has started; `turn` is that of the slot whose attempt starts before this one.
         self.has_started = allocate_lock()
         self.turn: LockType | None = None
+        # Released to end the wait of an attempt that could not be spawned yet.
+        self.interrupted = allocate_lock()
+        self.interrupted.acquire()
+        # False once the thread has ended.
+        self.is_served = True
         self.number = number
         self.folder = folder
         self.token = token
@@ -136,7 +141,7 @@ class Slot:
         self.order: Start | None = None
         self.pid = 0
         self.started = self.deadline = self.grace_seconds = 0.0
-        self.listened = self.has_orphans = self.reaped = False
+        self.listened = self.has_orphans = self.reaped = self.is_waiting = False
         self.usage: tuple[int, float, int] = (0, 0.0, 0)
         self.known: dict[int, int] = {}
 
@@ -157,6 +162,16 @@ class Slot:
                 posix.close(pipe.file)
             pipe.file = file
             pipe.size = pipe.start = 0
+
+    def release_turn(self) -> None:
+        """Let the slot start whose attempt comes after this one."""
+        if self.has_started.locked():
+            self.has_started.release()
+
+    def interrupt(self) -> None:
+        """End the wait of an attempt that could not be spawned yet."""
+        if self.interrupted.locked():
+            self.interrupted.release()
 
     def has_output(self) -> bool:
         """Is there output that is not in the segments yet?"""

@@ -152,8 +152,9 @@ def take_exit(pid: int) -> None:
 
 
 def redirect_errors(folder: bytes, token: bytes) -> None:
-    """Redirect stderr to TOKEN.crash next to the spool; standard input gives its descriptor for it."""
+    """Redirect stderr to TOKEN.crash next to the spool."""
     if folder:
-        posix.close(0)
-        flags = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND
-        posix.dup2(posix.open(folder + b"/" + token + b".crash", flags, 0o600), 2)
+        flags = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND | posix.O_CLOEXEC
+        descriptor = posix.open(folder + b"/" + token + b".crash", flags, 0o600)
+        posix.dup2(descriptor, 2)
+        posix.close(descriptor)

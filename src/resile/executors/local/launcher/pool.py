@@ -1,0 +1,71 @@
+"""The slots of a launcher: how many there may be, which are open, and when one more can be opened.
+
+    open --> Slot, with its thread       can_open_later: is there no file or thread for one more at the moment?
+
+Runs inside the launcher, so only built-in modules are imported.
+"""
+
+from __future__ import annotations
+
+from _thread import start_new_thread
+from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
+
+from resile.executors.local.launcher.slots import Slot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AGAIN_SECONDS = 0.05
+AGAIN_SECONDS_MAX = 5.0
+SECONDS_MAX = 60.0
+NEVER = float("inf")
+# The system may have a process, a thread or memory again in a moment.
+PASSING = (EAGAIN, ENOMEM)
+
+
+class SlotPool:
+    """The open slots; `serve` is the work of their threads."""
+
+    def __init__(self, serve: Callable[[Slot], None]) -> None:
+        self.serve = serve
+        self.free: list[Slot] = []
+        # How many there may be, how many are open, and how many were ever made: that numbers slots and their segments.
+        self.count_max = self.opened = self.made = 0
+        # No thread for another slot before `open_at`; if there is none at all by `refuse_at`, the attempts fail.
+        self.open_at = 0.0
+        self.refuse_at = NEVER
+
+    def can_grow(self) -> bool:
+        """Are there fewer slots than there may be?"""
+        return self.opened < self.count_max
+
+    def open(self, folder: bytes, token: bytes) -> Slot:
+        """Open one more slot, with its thread."""
+        self.made += 1
+        slot = Slot(self.made - 1, folder, token)
+        try:
+            start_new_thread(self.serve, (slot,))
+        except RuntimeError:
+            slot.close()
+            raise OSError(EAGAIN, "no more threads") from None
+        self.opened += 1
+        self.refuse_at = NEVER
+        return slot
+
+    def can_open_later(self, errno: int, now: float) -> bool:
+        """Must the queued attempts wait, because this process has no files or threads for one more slot?"""
+        if errno in (EMFILE, ENFILE) and self.opened:
+            self.count_max = self.opened
+            return True
+        if errno not in PASSING or now >= self.refuse_at:
+            return False
+        if not self.opened and self.refuse_at == NEVER:
+            self.refuse_at = now + SECONDS_MAX
+        self.open_at = now + AGAIN_SECONDS
+        return True
+
+    def close(self, slot: Slot) -> None:
+        """Close a slot, and end its thread."""
+        self.opened -= 1
+        slot.close()
