@@ -99,6 +99,8 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "that failed or have no result"),
         ("a sub-playbook that fails", "its parent goes on as after a success", "its verdict is the step's, whose "
          "rules then apply"),
+        ("a key that a mapping has twice", "the last one counts", "the same, with a warning"),
+        ("a step that is there twice", "the first one counts", "the same, with a warning"),
         ("`keychain`, `auth`, `token(NAME)`", "a service", "variables of the environment: `$NAME_FIELD`, `$NAME_DSN`, "
          "`$NAME_TOKEN`"),
         ("`next` in a case of a loop", "for each item", "once, when all items are done, if the case held for one"),

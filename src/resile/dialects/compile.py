@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from resile.dialects.detect import ENDINGS, compile_with, detect
 from resile.dialects.formats.nodes import Mapping, Node
-from resile.dialects.formats.yaml import parse
+from resile.dialects.formats.yaml import Repeat, parse, refuse_repeats
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.errors import Diagnostic, shorten
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from resile.model.workflow import Workflow
+
+
+_LAST_COUNTS = ("noetl",)
+"""Systems whose own parser takes the last of several values of a key; the others refuse such a file."""
 
 
 class Compiled(Struct, frozen=True):
@@ -94,10 +98,18 @@ def _compile(source: Source, report: Diagnostics, dialect: str) -> Compiled:
             workflow = compile_with(name, source, None, report)
             return Compiled(workflow, report.findings(), name, f"its name ends in {ending}")
         variants: list[Mapping] = []
-        root = _parsed_json(source.data, report) if ending == ".json" else parse(source.data, report, variants)
+        repeats: list[Repeat] = []
+        if ending == ".json":
+            root = _parsed_json(source.data, report)
+        else:
+            root = parse(source.data, report, variants, repeats)
         if root is None:
             return Compiled(None, report.findings())
         name, why = (dialect, "--dialect says so") if dialect else detect(root, report)
+        if name in _LAST_COUNTS:
+            _take_last(repeats, report)
+        else:
+            refuse_repeats(repeats, report)
         if not name:
             return Compiled(None, report.findings())
         if variants and name != "prodigy":
@@ -108,6 +120,15 @@ def _compile(source: Source, report: Diagnostics, dialect: str) -> Compiled:
             report.error("profile", f"files of {name} have no profiles", root, hint="leave --profile out")
         workflow = compile_with(name, source, root, report)
         return Compiled(None if report.errors else workflow, report.findings(), name, why)
+
+
+def _take_last(repeats: list[Repeat], report: Diagnostics) -> None:
+    """Give keys that a mapping has twice their last value, with a warning."""
+    for repeat in repeats:
+        repeat.mapping.entries[repeat.key.text] = (repeat.key, repeat.value)
+        first = repeat.first
+        message = f"the key `{shorten(repeat.key.text)}` is here twice: this one counts, not the one at "
+        report.warning("duplicate-key", f"{message}{first.line}:{first.column}", repeat.key, hint="keep one of them")
 
 
 def _parsed_json(data: bytes, report: Diagnostics) -> Node | None:

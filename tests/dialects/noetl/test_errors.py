@@ -39,10 +39,6 @@ def test_a_tool_whose_package_is_missing_is_refused_with_a_hint(
         ("workflow: []", ["a playbook needs `workflow`, a list of steps"]),
         ("workflow: [{tool: noop}]", ["a step needs `step`, its name"]),
         ("workflow: [{step: start, tool: noop}, {step: a}]", ["the step `a` needs `tool`"]),
-        (
-            "workflow: [{step: a, tool: noop}, {step: a, tool: noop}]",
-            ["the step `a` is here twice; the first is at 4:19"],
-        ),
         ("workflow: [{step: start, tool: noop, next: nosuch}]", ["there is no step `nosuch`"]),
         ("workflow: [{step: start, tool: noop, next: [-step: end]}]", ["`-step` is no key"]),
         ("workflow: [{step: start, tool: noop}, {step: end, next: start}]", ["nothing follows `end`"]),

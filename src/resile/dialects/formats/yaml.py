@@ -65,10 +65,22 @@ def resolve(text: str) -> str | int | float | bool | None:
     return text
 
 
-def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = None) -> Node | None:
+class Repeat(Struct, gc=False):
+    """An entry whose key its mapping has already, at `first`."""
+
+    mapping: Mapping
+    first: Scalar
+    key: Scalar
+    value: Node
+
+
+def parse(
+    data: bytes, report: Diagnostics, variants: list[Mapping] | None = None, repeats: list[Repeat] | None = None
+) -> Node | None:
     """Parse the single document in `data`; return its root node, or None after a report.
 
-    With `variants`, `!word VALUE` is read as `word: VALUE` and added to them; otherwise the tag is refused.
+    With `variants`, `!word VALUE` is read as `word: VALUE` and added to them; otherwise the tag is refused. With
+    `repeats`, entries with a key that is there already are added to them; otherwise they are errors.
     """
     if text_of(data, report, "a workflow file is YAML or JSON text in UTF-8", "save the file as UTF-8") is None:
         return None
@@ -87,11 +99,21 @@ def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = Non
         message = f"the character U+{character:04X} can't stand in YAML text"
         report.error("yaml", message, mark_at(data, error.position), hint="write it as an escape in double quotes")
         return None
+    if repeats is not None:
+        repeats += builder.repeats
+    else:
+        refuse_repeats(builder.repeats, report)
     root = builder.root
     if root is None or (isinstance(root, Scalar) and root.value is None):
         report.error("empty", "the file is empty", Mark(1, 1), hint="a workflow starts with `resile: 1`")
         return None
     return root
+
+
+def refuse_repeats(repeats: list[Repeat], report: Diagnostics) -> None:
+    """Report entries whose key is there already as errors."""
+    for repeat in repeats:
+        report_duplicate(report, "key", repeat.key, repeat.first)
 
 
 def loader_of(data: bytes) -> Any:
@@ -141,6 +163,7 @@ class Builder:
     def __init__(self, report: Diagnostics, variants: list[Mapping] | None) -> None:
         self.report = report
         self.variants = variants
+        self.repeats: list[Repeat] = []
         self.root: Node | None = None
         self.frames: list[_Frame] = []
         self.anchors: dict[str, tuple[Node, int, int]] = {}
@@ -282,13 +305,15 @@ class Builder:
         if isinstance(parent, Sequence):
             parent.items.append(node)
         elif frame.key is None:
-            frame.key = self._key(parent, node)
+            frame.key = self._key(node)
         else:
-            if frame.key is not _DROPPED:
+            if frame.key is not _DROPPED and frame.key.text in parent.entries:
+                self.repeats.append(Repeat(parent, parent.entries[frame.key.text][0], frame.key, node))
+            elif frame.key is not _DROPPED:
                 parent.entries[frame.key.text] = (frame.key, node)
             frame.key = None
 
-    def _key(self, parent: Any, node: Node) -> Scalar:
+    def _key(self, node: Node) -> Scalar:
         """Check a node in the position of a key; report an invalid one and drop its entry."""
         if not isinstance(node, Scalar):
             self.report.error("yaml", f"a key must be text, not {describe(node)}", node)
@@ -302,8 +327,5 @@ class Builder:
         if node is self.merge_key:
             hint = "YAML 1.2 has no merge keys: write the keys out, or use an alias for a whole value"
             self.report.error("yaml", "`<<` does not merge here", node, hint=hint)
-            return _DROPPED
-        if node.text in parent.entries:
-            report_duplicate(self.report, "key", node, parent.entries[node.text][0])
             return _DROPPED
         return node

@@ -198,8 +198,9 @@ def _list_steps(reading: NoetlReading, root: Mapping, fields: dict[str, Any]) ->
             report.error("name", f"the step name `{shorten(name)}` {problem}", key)
         elif name in reading.names:
             first = reading.names[name]
-            message = f"the step `{shorten(name)}` is here twice; the first is at {first.line}:{first.column}"
-            report.error("duplicate", message, key)
+            where = f"{first.line}:{first.column}"
+            message = f"the step `{shorten(name)}` is here twice: the one at {where} runs, this one never does"
+            report.warning("duplicate", message, key, hint="give it another name, or take it out")
         else:
             reading.names[name] = key
             found.append((name, key, item))

@@ -8,7 +8,7 @@ code: it is read from there when the file is loaded, and a run can't change it.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.noetl.tools.keys import SCRIPT, SCRIPT_SOURCE
@@ -18,6 +18,9 @@ from resile.dialects.reading.values import non_empty, text, wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import is_one_output, names_in, problem
 from resile.model.limits import SCRIPT_BYTES_MAX
+
+if TYPE_CHECKING:
+    import ast
 
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 CONTEXT = "context"
@@ -93,6 +96,12 @@ def compile_code(reading: NoetlReading, source: str, node: Node, status_fails: b
         return None
     places: dict[str, Any] = {}
     source = _take_templates_out(reading, source, places)
+    if '\\"' in source and isinstance(_parse(source), Exception):
+        plain = source.replace('\\"', '"')
+        if not isinstance(_parse(plain), Exception):
+            message = 'the code is Python only without the backslashes before its quotes: `\\"` is read as `"`'
+            reading.report.warning("python", message, node, hint="take the backslashes out")
+            source = plain
     names = _names_for(reading, source, node)
     if names is None:
         return None
@@ -121,21 +130,29 @@ def _take_templates_out(reading: NoetlReading, source: str, places: dict[str, An
     return _TEMPLATE.sub(name_for, source)
 
 
-def _names_for(reading: NoetlReading, source: str, node: Node) -> tuple[str, ...] | None:
-    """Find the parameters of `main`, and `context` if the code names it; None if the code does not parse."""
+def _parse(source: str) -> ast.Module | Exception:
+    """Parse code; return the error if it does not parse."""
     import ast
     import warnings
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+            return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None) or 0
-        said = getattr(error, "msg", None) or str(error)
+        return error
+
+
+def _names_for(reading: NoetlReading, source: str, node: Node) -> tuple[str, ...] | None:
+    """Find the parameters of `main`, and `context` if the code names it; None if the code does not parse."""
+    import ast
+
+    tree = _parse(source)
+    if isinstance(tree, Exception):
+        line = getattr(tree, "lineno", None) or 0
+        said = getattr(tree, "msg", None) or str(tree)
         place = Mark(node.line + line, 1) if isinstance(node, Scalar) and line and "\n" in node.text else node
-        hint = 'quotes stand here as they are: `"`, without a backslash' if '\\"' in source else ""
-        reading.report.error("python", f"the code does not parse: {said} (its line {line})", place, hint=hint)
+        reading.report.error("python", f"the code does not parse: {said} (its line {line})", place)
         return None
     used = [part for part in ast.walk(tree) if isinstance(part, ast.Name)]
     functions = [part for part in tree.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
