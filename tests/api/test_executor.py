@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from resile.executors.contract import Launch, Report, Returned, Started, Withdrawn
+from resile.executors.contract import Launch, Lost, Report, Returned, Started, Withdrawn
 from resile.executors.functions import executor as functions
+from resile.executors.functions import spool
 from resile.executors.functions.calls import Call
 from resile.executors.functions.executor import FunctionExecutor
 from resile.executors.functions.spool import SPOOL_BYTES, Spool, records_of
@@ -50,7 +51,7 @@ def test_reports_have_the_time_of_the_run(tmp_path: Path, workers: Any) -> None:
     executor = opened(tmp_path, clock_offset=offset)
     began = time.clock_gettime(time.CLOCK_BOOTTIME) + offset
     executor.start([launch(1, "add", workers, 1, 2), launch(2, "add", workers, 1, "x")])
-    executor.find([(9, 1)])
+    executor.find(dict.fromkeys([(9, 1)], False))
     reports = hear(executor, 3)
     times = [getattr(report, "started_at", report.at) for report in reports] + [report.at for report in reports]
     assert len(times) == 6
@@ -66,7 +67,7 @@ def test_what_was_not_acknowledged_is_found_again(tmp_path: Path, workers: Any) 
     assert isinstance(report, Returned)
     first.close()
     second = opened(tmp_path)
-    second.find([(1, 1), (2, 1)])
+    second.find(dict.fromkeys([(1, 1), (2, 1)], False))
     found, missing = hear(second, 2)
     assert isinstance(found, Returned)
     assert (found.job, found.value) == (1, b"3")
@@ -74,6 +75,31 @@ def test_what_was_not_acknowledged_is_found_again(tmp_path: Path, workers: Any) 
     second.acknowledge()
     second.close()
     assert list((tmp_path / "functions").iterdir()) == []
+
+
+def test_a_call_in_doubt_without_a_result_is_lost(tmp_path: Path, workers: Any) -> None:
+    """A result counts, but nothing proves that a call in doubt was never begun."""
+    first = opened(tmp_path)
+    first.start([launch(1, "add", workers, 1, 2)])
+    hear(first, 1)
+    first.close()
+    second = opened(tmp_path)
+    second.find({(1, 1): True, (2, 1): True})
+    assert [type(report) for report in hear(second, 2)] == [Returned, Lost]
+    second.close()
+
+
+def test_records_of_another_boot_are_no_results(tmp_path: Path, workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were never synced, so parts of them may be missing."""
+    first = opened(tmp_path)
+    first.start([launch(1, "add", workers, 1, 2)])
+    hear(first, 1)
+    first.close()
+    monkeypatch.setattr(spool, "boot_id", lambda: b"another-boot")
+    second = opened(tmp_path)
+    second.find({(1, 1): True})
+    assert [type(report) for report in hear(second, 1)] == [Lost]
+    second.close()
 
 
 def test_what_was_acknowledged_is_let_go(tmp_path: Path, workers: Any) -> None:

@@ -53,7 +53,7 @@ def adopted(folder: Path, call: Launch) -> FunctionExecutor:
     hear(first, 1, starts=True)
     first.close()
     second = opened(folder)
-    second.find([(call.job, call.attempt)])
+    second.find({(call.job, call.attempt): False})
     (found,) = hear(second, 1)
     assert isinstance(found, Adopted)
     return second
@@ -164,7 +164,7 @@ def test_an_adopted_thread_is_left_to_itself(tmp_path: Path) -> None:
     hear(first, 1, starts=True)
     first.close()
     second = opened(tmp_path)
-    second.find([(1, 1)])
+    second.find(dict.fromkeys([(1, 1)], False))
     (found,) = hear(second, 1)
     assert isinstance(found, Adopted)
     second.kill(1, 1)

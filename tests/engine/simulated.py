@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import os
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 
@@ -15,7 +15,7 @@ from resile.core.events import Capacity, Event, Machine, RunStarted
 from resile.core.state import State
 from resile.engine.loop import Engine
 from resile.engine.session import Session, create, take
-from resile.executors.contract import Ended, Launch, Report, Started, Stream, Withdrawn, output_size
+from resile.executors.contract import Ended, Launch, Lost, Records, Report, Started, Stream, Withdrawn, output_size
 from resile.model import codec
 from resile.model.failure import LogRange
 from resile.model.status import RunStatus
@@ -88,6 +88,8 @@ class SimulatedExecutor(MemoryOutput):
 
     def __init__(self, clock: HandClock, seconds: float = 1.0) -> None:
         super().__init__()
+        self.records: Records = "here"
+        self.finished = False
         self.clock = clock
         self.seconds = seconds
         self.calls: list[tuple[str, int, int]] = []
@@ -127,10 +129,11 @@ class SimulatedExecutor(MemoryOutput):
         self.calls.append(("kill", job, attempt))
         self.end(job, attempt, 15, "killed")
 
-    def find(self, attempts: Sequence[tuple[int, int]]) -> None:
+    def find(self, attempts: Mapping[tuple[int, int], bool]) -> None:
         """Nothing survives an engine here."""
-        for key in attempts:
-            self.report(Withdrawn(*key, self.clock.now()))
+        for key, in_doubt in attempts.items():
+            now = self.clock.now()
+            self.report(Lost(*key, now, "in doubt") if in_doubt else Withdrawn(*key, now))
 
     def drain(self) -> None:
         """There is no queue."""
@@ -150,8 +153,9 @@ class SimulatedExecutor(MemoryOutput):
     def acknowledge(self) -> None:
         """Nothing is kept."""
 
-    def close(self) -> None:
+    def close(self, *, finished: bool = False) -> None:
         """Give the descriptor back."""
+        self.finished = finished
         os.close(self._signal)
 
 

@@ -179,7 +179,8 @@ def _deliver(store: Store, number: int, event: Judged, after: int) -> bool:
             row = row_of(store, number)
             state = fold_log(store, row)
             _parked_job(state, str(event.job), number)
-            Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None).record(lease, event)
+            session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
+            session.record(lease, msgspec.structs.replace(event, offline=True))
             return False
         finally:
             store.release_lease(lease)

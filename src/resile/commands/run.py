@@ -197,7 +197,7 @@ def cancel(store: Store, number: int, reason: str, listener: EngineListener) -> 
     if store.lease(number, boot_seconds()) is not None:
         store.request(number, time.time(), "cancel", {"by": caller(), "reason": reason})
         return CancelResult(run=number, status="running", requested=True)
-    asked = CancelRequested(0.0, caller(), reason)
+    asked = CancelRequested(0.0, caller(), reason, offline=True)
     finished = _drive_existing(store, row, ResourceLimits(), listener, [asked])
     return CancelResult(run=number, status=finished.status, requested=False)
 

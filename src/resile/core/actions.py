@@ -59,7 +59,12 @@ class KillAttempt(_ForAttempt, frozen=True, gc=False):
 
 
 class FindAttempt(_ForAttempt, frozen=True, gc=False):
-    """After a resume: report whether this attempt is running, ended, never started, or lost."""
+    """After a resume: report whether this attempt is running, ended, never started, or lost.
+
+    One that is `in_doubt` may have started although no record says so: without a record of its end it is lost.
+    """
+
+    in_doubt: bool = False
 
 
 class AnswerCondition(_ForJob, frozen=True, gc=False):

@@ -9,7 +9,9 @@ from resile.core.recovery.ladder import apply_route_answer, apply_rule_answer, r
 from resile.core.recovery.on_success import apply_success_answer
 from resile.core.recovery.repair import expire_repair
 from resile.core.scheduling.arcs import fail, settle_done, settle_or_revisit, take_arcs
-from resile.core.state import SUCCESS, Error, Failed
+from resile.core.scheduling.dependencies import recount
+from resile.core.scheduling.reserve_ahead import block_again
+from resile.core.state import SUCCESS, Error, Failed, Job
 from resile.model.failure import Failure, Kind
 from resile.model.status import PENDING_FAILED, RECOVERING, SKIPPED
 
@@ -111,7 +113,10 @@ def on_judged(reaction: Reaction, event: Judged) -> None:
             # A judge can be asked again, so a judgement does not spend the rule that parked the job.
             job.fired = {number: count for number, count in (job.fired or {}).items() if number != job.rule}
             job.error = None
-            reaction.enqueue(job, job.last_event_seq)
+            if job.visit:
+                reaction.enqueue(job, job.last_event_seq)
+            else:
+                _wait_for_needs(reaction, job)
         case "skip":
             job.accepted = "judged"
             names = [capture.name for capture in state.step_of(job).capture]
@@ -123,3 +128,9 @@ def on_judged(reaction: Reaction, event: Judged) -> None:
             settle_or_revisit(reaction, job, SKIPPED, data)
         case "fail":
             fail(reaction, job, event.reason or "judged a failure")
+
+
+def _wait_for_needs(reaction: Reaction, job: Job) -> None:
+    """Let a job whose early attempt was lost wait for its needs, some of which may be over by now."""
+    block_again(reaction.state, job)
+    recount(reaction, reaction.state.scopes[job.scope], [job.step])

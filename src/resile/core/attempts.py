@@ -12,7 +12,7 @@ from resile.core.recovery.on_success import attempt_succeeded
 from resile.core.scheduling.arcs import fail, settle_or_revisit
 from resile.core.scheduling.goto import reopen_if_stale
 from resile.core.scheduling.reservations import release
-from resile.core.scheduling.reserve_ahead import cancel_early_reservation
+from resile.core.scheduling.reserve_ahead import block_again, cancel_early_reservation
 from resile.core.state import ROOT, Failed, Job, State
 from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind
@@ -71,6 +71,9 @@ def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
     if job is None:
         return
     outcome = event.outcome
+    if job.attempt_state == "early" and outcome.failure is not None and outcome.failure.kind == Kind.LOST:
+        _lose_early(reaction, event, job, outcome.failure)
+        return
     if job.status is PENDING:
         # This event also reports the start, which happened `wall_seconds` earlier.
         reaction.at = event.at - outcome.usage.wall_seconds
@@ -107,6 +110,25 @@ def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
         fail(reaction, job, failure.message)
     else:
         climb(reaction, job, failure)
+
+
+def _lose_early(reaction: Reaction, event: AttemptEnded, job: Job, failure: Failure) -> None:
+    """An attempt was lost that its needs, of which one was lost too, may have started: the job waits for them again.
+
+    Its number stays used. A step that must not run again after a loss is parked.
+    """
+    state = reaction.state
+    release(state, job)
+    if state.step_of(job).on_loss == "park" and not state.is_stopping(job):
+        set_status(job, RUNNING)
+        reaction.note("attempt_lost", job, _usage_data(event) | _failure_data(failure))
+        climb(reaction, job, failure)
+        return
+    reaction.note("attempt_lost", job, _usage_data(event) | _failure_data(failure))
+    if state.is_stopping(job):
+        settle_or_revisit(reaction, job, TERMINATED, {"message": failure.message})
+    else:
+        block_again(state, job)
 
 
 def _override_verdict(state: State, job: Job, verdict: Any) -> None:

@@ -71,11 +71,12 @@ class RunStarted(_OfRun, frozen=True, tag="run_started"):
 
 
 class RunResumed(_OfRun, frozen=True, tag="run_resumed"):
-    """Another engine resumed the run."""
+    """Another engine resumed the run; `records_lost` where what the executor wrote down for it is gone or too short."""
 
     capacity: Capacity
     engine: str = ""
     machine: Machine | None = None
+    records_lost: bool = False
 
 
 class AttemptStarted(_OfAttempt, frozen=True, tag="attempt_started", gc=False):
@@ -185,7 +186,7 @@ class GroupsRead(_OfRun, frozen=True, tag="groups_read"):
 
 
 class Judged(_OfJob, frozen=True, tag="judged"):
-    """A user judged a parked failure."""
+    """A user judged a parked failure; `offline` while no engine drove the run: nothing was reserved then."""
 
     verdict: Literal["retry", "skip", "fail"]
     by: str = ""
@@ -193,13 +194,15 @@ class Judged(_OfJob, frozen=True, tag="judged"):
     output: Any = None
     memory_bytes: int = 0
     runtime_seconds: float = 0.0
+    offline: bool = False
 
 
 class CancelRequested(_OfRun, frozen=True, tag="cancel_requested"):
-    """A user canceled the run; `end` still runs."""
+    """A user canceled the run, `offline` as in `Judged`; `end` still runs."""
 
     by: str = ""
     reason: str = ""
+    offline: bool = False
 
 
 class EpochStarted(_OfRun, frozen=True, tag="epoch_started"):

@@ -19,6 +19,8 @@ from resile.core.scheduling.scopes import stop_scope
 from resile.core.state import ROOT, Job, State
 from resile.model.status import PENDING, RECOVERING, RUNNING
 
+_BY_USERS = frozenset((events.CancelRequested, events.Judged))
+
 
 def react(state: State, event: events.Event) -> tuple[State, list[actions.Action]]:
     """Fold one event into the state; return the actions that the engine must take because of it."""
@@ -37,9 +39,12 @@ def react(state: State, event: events.Event) -> tuple[State, list[actions.Action
             follow_up(reaction, state.jobs[reaction.wakeups.pop(0)])
     # The start of a reserved attempt frees no slot and makes no job ready.
     if type(event) is not events.AttemptStarted:
-        dispatch(reaction)
+        # Without an engine that could start it no attempt is reserved: so every reserved one may have started.
+        driven = type(event) not in _BY_USERS or not event.offline  # type: ignore[union-attr]
+        if driven:
+            dispatch(reaction)
         converge(reaction)
-        if state.phase == "ending":
+        if state.phase == "ending" and driven:
             dispatch(reaction)
     state.last_at = event.at
     if state.seq == before:
@@ -76,6 +81,7 @@ def _run_started(reaction: Reaction, event: events.RunStarted) -> None:
 def _run_resumed(reaction: Reaction, event: events.RunResumed) -> None:
     """Continue the run with a new engine: repeat every order that has no answer yet."""
     state = reaction.state
+    in_doubt = event.records_lost or _has_rebooted(state, event.machine)
     _use_machine(state, event.machine)
     if state.phase == "ended":
         reaction.order(actions.StopEngine(state.verdict or "failed", state.seq))
@@ -95,7 +101,9 @@ def _run_resumed(reaction: Reaction, event: events.RunResumed) -> None:
     # In the order of their reservation: reports about early attempts come after those about the attempts they need.
     in_flight.sort(key=lambda job: job.queue_number)
     for job in in_flight:
-        reaction.order(actions.FindAttempt(job.id, job.attempt, because))
+        job.in_doubt = job.in_doubt or in_doubt
+        started = job.status is RUNNING
+        reaction.order(actions.FindAttempt(job.id, job.attempt, because, job.in_doubt or started))
 
 
 def _repeat_order(reaction: Reaction, job: Job, because: int) -> None:
@@ -115,6 +123,11 @@ def _repeat_order(reaction: Reaction, job: Job, because: int) -> None:
             repeat_orders_of_host(reaction, job, because)
         case "" if job.status is RECOVERING and job.timer_at:
             reaction.order(actions.SetTimer(job.id, job.attempt, job.timer_at, because, repair=not job.active))
+
+
+def _has_rebooted(state: State, machine: events.Machine | None) -> bool:
+    """Has the machine been started again, or the run moved, since the last engine?"""
+    return machine is not None and state.machine is not None and machine.boot != state.machine.boot
 
 
 def _use_machine(state: State, machine: events.Machine | None) -> None:

@@ -95,7 +95,7 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     still waits for its needs (`early`). `visit`: an attempt has `started` since the job was last opened, or a rule has
     `repaired` it. `accepted`: why dependents go on although the job did not complete: its failure is `tolerated`, some
     items of its fan-out succeeded (`partial`), or a judge skipped it (`judged`). A `stale` job starts over when its
-    attempt has ended.
+    attempt has ended. `in_doubt`: its attempt was reserved in another boot, or before the executor's records were lost.
     """
 
     id: int
@@ -114,6 +114,7 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     active: bool = False
     dependents_notified: bool = False
     stale: bool = False
+    in_doubt: bool = False
     timer_at: float = 0.0
     rule: int = NO_RULE
     repair_scope: int = 0

@@ -153,9 +153,9 @@ class Engine:
             event, attempt = inbox.popleft()
             self.feed(event, attempt)
 
-    def close(self) -> None:
-        """Close everything; attempts that still run go on."""
-        self._executor.close()
+    def close(self, finished: bool) -> None:
+        """Close everything; attempts that still run go on. If `finished`, no attempt is open in the log."""
+        self._executor.close(finished=finished)
         self._conditions.close()
         self._logfiles.close()
         os.close(self._wake_read)
@@ -242,7 +242,7 @@ class Engine:
         """Perform the orders that are durable, and pass their notes to the listener."""
         orders, notes = self._journal.take_durable()
         launches: list[Launch] = []
-        finds: list[tuple[int, int]] = []
+        finds: dict[tuple[int, int], bool] = {}
         for order in orders:
             self._perform(order, launches, finds)
         if finds:
@@ -255,7 +255,7 @@ class Engine:
         if not self._journal.is_unfinished():
             self._executor.acknowledge()
 
-    def _perform(self, order: actions.Order, launches: list[Launch], finds: list[tuple[int, int]]) -> None:
+    def _perform(self, order: actions.Order, launches: list[Launch], finds: dict[tuple[int, int], bool]) -> None:
         """Perform one order."""
         match order:
             case actions.StartAttempt():
@@ -267,7 +267,7 @@ class Engine:
                 launches.clear()
                 self._executor.kill(order.job, order.attempt)
             case actions.FindAttempt():
-                finds.append((order.job, order.attempt))
+                finds[order.job, order.attempt] = order.in_doubt
             case actions.AnswerCondition() | actions.AnswerArcs() | actions.AnswerRoute() | actions.AnswerValue():
                 # A stopped job may have been dropped with its item.
                 if order.job in self._state.jobs and self.problem is None:

@@ -144,7 +144,12 @@ class Session:
         epoch = state.epoch + sum(isinstance(event, EpochStarted) for event in events)
         writer = self._store.writer()
         journal = Journal(writer, row.id, lease.token)
-        engine = self._engine(lease, writer, journal, epoch, parallel, launcher, rehearsal)
+        engine, executor = self._engine(lease, writer, journal, epoch, parallel, launcher, rehearsal)
+        finished = False
+        # An older Resile, which did not record the machine, removed its records when it closed.
+        if state.in_flight and (executor.records == "former" or (executor.records == "none" and state.machine)):
+            replace = msgspec.structs.replace
+            events = [replace(one, records_lost=True) if isinstance(one, RunResumed) else one for one in events]
         try:
             ready(engine)
             journal.write_row(msgspec.structs.replace(row, status="running", started_at=events[0].at, ended_at=None))
@@ -152,11 +157,12 @@ class Session:
             journal.write_row(closing_row(row, state, status))
             journal.submit(state, snapshot=True)
             writer.flush()
+            finished = not state.in_flight
             if engine.problem is not None:
                 raise engine.problem
             return status
         finally:
-            engine.close()
+            engine.close(finished)
 
     def _engine(
         self,
@@ -167,8 +173,8 @@ class Session:
         parallel: int,
         launcher: Prestarted | None,
         rehearsal: Rehearsal | None,
-    ) -> Engine:
-        """An engine with all its parts."""
+    ) -> tuple[Engine, Executor]:
+        """An engine with all its parts, and its executor."""
         row, state = self._row, self._state
         env = {**self._env, **load_env_files(state.workflow)}
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
@@ -196,7 +202,7 @@ class Session:
             secrets=hidden,
             rehearsal=rehearsal,
         )
-        return Engine(
+        engine = Engine(
             store=self._store,
             writer=writer,
             lease=lease,
@@ -212,6 +218,7 @@ class Session:
             listener=self._listener,
             clock=self._clock,
         )
+        return engine, executor
 
 
 def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:

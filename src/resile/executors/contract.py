@@ -8,7 +8,7 @@ that dies between receiving and recording it loses nothing. Local attempts outli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from resile.executors.functions.calls import Call
 
 Stream = Literal["out", "err"]
+Records = Literal["here", "former", "none"]
 
 
 class Launch(Struct, frozen=True, gc=False):
@@ -103,7 +104,7 @@ class Returned(Struct, frozen=True, gc=False):
 
 
 class Withdrawn(Struct, frozen=True, gc=False):
-    """An attempt never starts: `kill` or `drain` hit it in the queue, or `find` asked for an unknown one."""
+    """An attempt never starts: `kill` or `drain` hit it in the queue, or `find` has whole records without it."""
 
     job: int
     attempt: int
@@ -153,7 +154,13 @@ class OutputReader(Protocol):
 
 
 class Executor(OutputReader, Protocol):
-    """Starts, watches, kills and re-adopts attempts of one run, and stores their output."""
+    """Starts, watches, kills and re-adopts attempts of one run, and stores their output.
+
+    `records` says what it found when it was opened: records of attempts that an executor of this boot wrote (`here`),
+    only those of another boot (`former`), or none (`none`). They are there until `close` is told that nothing is open.
+    """
+
+    records: Records
 
     def fileno(self) -> int:
         """Readable when reports wait."""
@@ -164,9 +171,10 @@ class Executor(OutputReader, Protocol):
     def kill(self, job: int, attempt: int) -> None:
         """SIGTERM, grace, SIGKILL to everything the attempt started; a queued one is withdrawn."""
 
-    def find(self, attempts: Sequence[tuple[int, int]]) -> None:
+    def find(self, attempts: Mapping[tuple[int, int], bool]) -> None:
         """After a resume: report the state of each of these attempts (Adopted, Ended, Withdrawn or Lost).
 
+        The value says whether the attempt is in doubt: it may have started without a record, so it is never withdrawn.
         Ask for all attempts in doubt before the first `acknowledge`, which drops everything else.
         """
 
@@ -182,5 +190,5 @@ class Executor(OutputReader, Protocol):
     def acknowledge(self) -> None:
         """Note that the engine has recorded all reports returned so far; the executor may drop them."""
 
-    def close(self) -> None:
-        """Close the connection; attempts still running keep running."""
+    def close(self, *, finished: bool = False) -> None:
+        """Close the connection; attempts still running keep running. If `finished`, no attempt is open in the log."""

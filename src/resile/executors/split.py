@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from resile.executors.contract import Executor, Launch, Report, Stream
@@ -24,6 +24,7 @@ class Composite:
         self._commands = commands
         self._functions = functions
         self._is_call = is_call
+        self.records = commands.records
         self._epoll = select.epoll()
         for executor in (commands, functions):
             self._epoll.register(executor.fileno(), select.EPOLLIN)
@@ -41,9 +42,9 @@ class Composite:
     def kill(self, job: int, attempt: int) -> None:
         (self._functions if self._is_call(job) else self._commands).kill(job, attempt)
 
-    def find(self, attempts: Sequence[Key]) -> None:
+    def find(self, attempts: Mapping[Key, bool]) -> None:
         for executor, calls in ((self._functions, True), (self._commands, False)):
-            executor.find([key for key in attempts if self._is_call(key[0]) is calls])
+            executor.find({key: doubt for key, doubt in attempts.items() if self._is_call(key[0]) is calls})
 
     def drain(self) -> None:
         self._functions.drain()
@@ -68,7 +69,7 @@ class Composite:
     def _writer_of(self, log: LogRange) -> Executor:
         return self._functions if log.segment.startswith(f"{FOLDER}/") else self._commands
 
-    def close(self) -> None:
-        self._functions.close()
-        self._commands.close()
+    def close(self, *, finished: bool = False) -> None:
+        self._functions.close(finished=finished)
+        self._commands.close(finished=finished)
         self._epoll.close()

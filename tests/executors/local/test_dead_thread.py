@@ -92,7 +92,7 @@ def test_the_next_engine_hears_what_a_dead_thread_lost(tmp_path: Path) -> None:
     driver.until_count(Lost, 1)
     driver.executor.close()
     again = Driver(tmp_path)
-    again.executor.find([(1, 1), (2, 1)])
+    again.executor.find(dict.fromkeys([(1, 1), (2, 1)], False))
     assert [report.job for report in again.until_count(Lost, 1)] == [1]
     (tmp_path / "two").write_text("go\n")
     assert [report.job for report in again.until_count(Ended, 1)] == [2]

@@ -63,7 +63,7 @@ def test_running_attempts_are_adopted(tmp_path: Path) -> None:
         dead_engine(tmp_path, "echo one; cat gate; exit 4", "echo $$ > two; exec sleep 600", "touch three"),
         driving(tmp_path) as driver,
     ):
-        driver.executor.find([(1, 1), (2, 1), (3, 1)])
+        driver.executor.find(dict.fromkeys([(1, 1), (2, 1), (3, 1)], False))
         driver.until(lambda reports: len(reports) >= 3)
         assert kinds(driver.reports) == {1: ["Adopted"], 2: ["Adopted"], 3: ["Withdrawn"]}
         adopted = {report.job: report for report in driver.reports if isinstance(report, Adopted)}
@@ -86,7 +86,7 @@ def test_exits_without_an_engine_are_in_the_spool(tmp_path: Path) -> None:
         (tmp_path / "gate").write_text("go\n")
         wait_until_gone(pid)
     with driving(tmp_path) as driver:
-        driver.executor.find([(1, 1), (2, 1), (3, 1)])
+        driver.executor.find(dict.fromkeys([(1, 1), (2, 1), (3, 1)], False))
         driver.until(lambda reports: len(reports) >= 3)
         ends = {report.job: report.wait_status for report in driver.reports if isinstance(report, Ended)}
         assert ends == {1: 5 << 8, 2: 0}
@@ -102,7 +102,7 @@ def test_nothing_is_lost_when_the_next_engine_dies_before_it_acknowledged(tmp_pa
         wait_until_gone(launcher_pid(tmp_path))
     for _ in range(2):
         with driving(tmp_path) as driver:
-            driver.executor.find([(1, 1)])
+            driver.executor.find(dict.fromkeys([(1, 1)], False))
             assert [report.job for report in driver.until_count(Ended, 1)] == [1]
 
 
@@ -115,7 +115,7 @@ def test_engine_and_launcher_dead(tmp_path: Path) -> None:
         os.kill(launcher, signal.SIGKILL)
         wait_until_gone(launcher)
     with driving(tmp_path) as driver:
-        driver.executor.find([(1, 1), (2, 1), (3, 1)])
+        driver.executor.find(dict.fromkeys([(1, 1), (2, 1), (3, 1)], False))
         driver.until(lambda reports: len(reports) >= 3)
         assert kinds(driver.reports) == {1: ["Lost"], 2: ["Lost"], 3: ["Withdrawn"]}
         assert not any(lives(pid) for pid in pids)
@@ -193,7 +193,7 @@ def test_a_later_epoch_does_not_take_results_of_an_earlier_one(tmp_path: Path) -
     with dead_engine(tmp_path, "echo $$ > one; exec sleep 600", "exit 3"):
         one = read_pid(tmp_path / "one")
         with driving(tmp_path, label="1:2") as driver:
-            driver.executor.find([(1, 1), (2, 1)])
+            driver.executor.find(dict.fromkeys([(1, 1), (2, 1)], False))
             driver.until(lambda reports: len(reports) >= 2)
             assert kinds(driver.reports) == {1: ["Withdrawn"], 2: ["Withdrawn"]}
             assert not lives(one)
@@ -211,7 +211,7 @@ def test_a_bad_frame_costs_the_connection_not_the_attempts(tmp_path: Path) -> No
                 pass
             connection.close()
         with driving(tmp_path) as driver:
-            driver.executor.find([(1, 1)])
+            driver.executor.find(dict.fromkeys([(1, 1)], False))
             driver.until_count(Adopted, 1)
             (tmp_path / "gate").write_text("fine")
             ended = driver.until_count(Ended, 1)[0]
@@ -236,7 +236,7 @@ def test_what_was_not_acknowledged_survives_an_orderly_close(tmp_path: Path) -> 
     with driving(tmp_path) as driver:
         driver.shell("exit 3")
     with driving(tmp_path) as later:
-        later.executor.find([(1, 1)])
+        later.executor.find(dict.fromkeys([(1, 1)], False))
         ended = later.until_count(Ended, 1)[0]
         assert isinstance(ended, Ended)
         assert ended.wait_status == 3 << 8
@@ -268,11 +268,11 @@ def test_another_number_of_slots_at_a_resume(tmp_path: Path) -> None:
         first.executor.start([sh(1, "cat one"), sh(2, "cat two")])
         first.started(2)
     with driving(tmp_path, slots=1) as second:
-        second.executor.find([(1, 1), (2, 1)])
+        second.executor.find(dict.fromkeys([(1, 1), (2, 1)], False))
         (tmp_path / "one").write_text("1")
         second.until_count(Ended, 1)
     with driving(tmp_path, slots=2) as third:
-        third.executor.find([(2, 1)])
+        third.executor.find(dict.fromkeys([(2, 1)], False))
         third.run(sh(3, "echo 3"))
         (tmp_path / "two").write_text("2")
         ends = {report.job: report for report in third.until_count(Ended, 2) if isinstance(report, Ended)}
@@ -292,7 +292,7 @@ def test_a_number_given_out_again_has_the_newest_word(tmp_path: Path) -> None:
         assert driver.run(sh(2, "exit 5"))[2].wait_status == 5 << 8
     assert len(list((tmp_path / "launcher").glob("*.spool"))) == 2
     with driving(tmp_path) as later:
-        later.executor.find([(2, 1)])
+        later.executor.find(dict.fromkeys([(2, 1)], False))
         ended = later.until(bool)[0]
         assert isinstance(ended, Ended)
         assert ended.wait_status == 5 << 8
@@ -345,7 +345,7 @@ def test_an_engine_that_dies_before_its_launcher_got_to_work(tmp_path: Path) -> 
     with driving(tmp_path) as driver:
         driver.executor.start([sh(1, "echo $$ >> one; exec sleep 600")])
     with driving(tmp_path) as later:
-        later.executor.find([(1, 1)])
+        later.executor.find(dict.fromkeys([(1, 1)], False))
         later.until_count(Adopted, 1)
         assert len(list((tmp_path / "launcher").glob("*.spool"))) == 1
         read_pid(tmp_path / "one")

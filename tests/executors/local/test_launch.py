@@ -251,11 +251,12 @@ def test_a_queued_attempt_can_be_withdrawn(tmp_path: Path) -> None:
 
 
 def test_the_launcher_and_its_files_go_when_all_is_acknowledged(tmp_path: Path) -> None:
-    """After an orderly close only the segments are left, readable by their owner alone."""
-    with driving(tmp_path) as driver:
-        driver.shell("echo hi")
-        pid = driver.launcher_pid()
-        driver.executor.acknowledge()
+    """After the last acknowledgement only the segments are left, readable by their owner alone."""
+    driver = Driver(tmp_path)
+    driver.shell("echo hi")
+    pid = driver.launcher_pid()
+    driver.executor.acknowledge()
+    driver.executor.close(finished=True)
     wait_until_gone(pid)
     left = sorted(path.name.partition("-")[2] for path in (tmp_path / "launcher").iterdir())
     assert left == ["0-0.e", "0-0.o"]
@@ -272,7 +273,7 @@ def test_a_long_folder_is_no_obstacle(tmp_path: Path) -> None:
         driver.executor.start([sh(1, "cat gate; echo done")])
         driver.started(1)
     with driving(folder) as later:
-        later.executor.find([(1, 1)])
+        later.executor.find(dict.fromkeys([(1, 1)], False))
         (folder / "gate").write_text("go")
         ended = later.until_count(Ended, 1)[0]
         assert isinstance(ended, Ended)
@@ -296,7 +297,7 @@ def test_reports_have_the_time_of_the_run(tmp_path: Path) -> None:
     began = processes.boot_seconds() + offset
     ended = driver.shell("true", 1)
     refused = driver.run(Launch(2, 1, (b"/no/such/program",)), Launch(3, 1, (b"a\0b",)))
-    driver.executor.find([(9, 1)])
+    driver.executor.find(dict.fromkeys([(9, 1)], False))
     (withdrawn,) = driver.until_count(Withdrawn, 1)
     times = [ended.started_at, ended.at, refused[2].at, refused[3].at, withdrawn.at]
     assert [at for at in times if not began - 0.001 <= at < began + 60.0] == []

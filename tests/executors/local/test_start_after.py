@@ -87,7 +87,7 @@ def test_a_drain_and_the_death_of_the_engine_take_back_what_waits(tmp_path: Path
         assert [report.job for report in driver.until_count(Withdrawn, 2)] == [3, 2]
         driver.executor.start([after(sh(4, "touch ran"), 1)])
     again = Driver(tmp_path)
-    again.executor.find([(1, 1), (4, 1)])
+    again.executor.find(dict.fromkeys([(1, 1), (4, 1)], False))
     assert [report.job for report in again.until_count(Withdrawn, 1)] == [4]
     (tmp_path / "gate").write_text("go\n")
     again.until_count(Ended, 1)

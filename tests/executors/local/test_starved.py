@@ -26,7 +26,7 @@ from resile.executors.contract import Withdrawn
 from tests.executors.local.driver import Driver
 
 driver = Driver(Path(sys.argv[1]))
-driver.executor.find([(1, 1)])
+driver.executor.find(dict.fromkeys([(1, 1)], False))
 print([report.job for report in driver.until_count(Withdrawn, 1)])
 driver.executor.close()
 """

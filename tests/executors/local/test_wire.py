@@ -65,7 +65,7 @@ def test_frames_are_taken_whole() -> None:
     inbox = bytearray(wire.kill_frame(7, 1) + wire.acknowledge_frame(12) + last[:-1])
     kill, acknowledge = wire.take_frames(inbox)
     assert (kill[0], wire.decode_key(kill)) == (wire.KILL, b"7 1")
-    assert (acknowledge[0], wire.decode_count(acknowledge)) == (wire.ACKNOWLEDGE, 12)
+    assert (acknowledge[0], wire.decode_acknowledgement(acknowledge)) == (wire.ACKNOWLEDGE, (12, False))
     inbox += last[-1:] + wire.frame(wire.TERMINATE)
     assert (list(wire.take_frames(inbox)), inbox) == ([[wire.DRAIN], [wire.TERMINATE]], b"")
 

@@ -64,6 +64,7 @@ def reserve(state: State, job: Job, after: tuple[tuple[int, int], ...] = ()) -> 
 def release(state: State, job: Job) -> None:
     """Release the resources of an attempt that no longer runs."""
     state.in_flight -= 1
+    job.in_doubt = False
     clear_early(state, job)
     resources = resources_for(state, job)
     if resources is not None:

@@ -3,6 +3,7 @@
     blocked --all its open needs are in flight, and exit 0 there will be a success--> pending, early
       early --the last need succeeded------------------> pending like any other
             --withdrawn: a need ended in another way---> blocked
+            --lost, and a need is lost too-------------> blocked, its number stays used
             --a need failed for good-------------------> canceled, as if it had been blocked
 
 The order to start lists the attempts to wait for. An executor starts the attempt when all of them have ended with exit
@@ -72,6 +73,11 @@ def reserve_early(reaction: Reaction) -> None:
 def cancel_early_reservation(state: State, job: Job) -> None:
     """Undo the reservation of a withdrawn early attempt: its job waits for its needs again."""
     job.attempt -= 1
+    block_again(state, job)
+
+
+def block_again(state: State, job: Job) -> None:
+    """Let a job whose early attempt is over wait for its needs again."""
     set_status(job, BLOCKED)
     mark_idle(state, job)
     state.touched.append(job.id)

@@ -23,13 +23,14 @@ from contextlib import suppress
 from errno import EAGAIN, ECHILD
 from threading import Event, Lock, Thread
 
-from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Started, Withdrawn
+from resile.executors.contract import Adopted, Ended, Launch, Lost, Records, Report, Started, Withdrawn
 from resile.executors.functions import spool as function_spool
 from resile.executors.functions.calls import Begun, Call, Done, Dropped, Functions, Record
 from resile.executors.functions.patience import Patience, is_passing
 from resile.executors.functions.pool import AdoptedWorker, ProcessWorker, SocketCallQueue, ThreadCallQueue, ThreadWorker
 from resile.executors.functions.reports import (
     NO_LOG,
+    NO_RECORD,
     log_of,
     log_start_of,
     returned_report,
@@ -55,6 +56,9 @@ AnyWorker = ProcessWorker | ThreadWorker | AdoptedWorker
 
 class FunctionExecutor(SegmentReader):
     """Calls of Python functions for one run; see the Executor contract for the methods."""
+
+    # Those of the executor of commands in the same folder say whether the folder is whole.
+    records: Records = "here"
 
     def __init__(
         self,
@@ -129,15 +133,17 @@ class FunctionExecutor(SegmentReader):
                 self._terminate(worker, "killed", self._functions.now())
                 return
 
-    def find(self, attempts: Sequence[Key]) -> None:
+    def find(self, attempts: Mapping[Key, bool]) -> None:
         known: dict[Key, tuple[str, Record]] = {}
         held = {base for base in self._former_workers if function_spool.is_alive(base)}
         for base in self._former_workers:
             for record in function_spool.records_of(base):
                 known[record.job, record.attempt] = (base, record)
-        for key in attempts:
+        for key, in_doubt in attempts.items():
             base, record = known.get(key, ("", Dropped(*key, self._functions.now())))
-            if isinstance(record, Begun) and base in held:
+            if in_doubt and isinstance(record, Dropped):
+                self._ready.append(Lost(*key, self._functions.now(), NO_RECORD))
+            elif isinstance(record, Begun) and base in held:
                 worker = AdoptedWorker(base, record)
                 self._adopted.append(worker)
                 self._ready.append(Adopted(*key, record.at, worker.pid, log_start_of(record, base)))
@@ -200,7 +206,7 @@ class FunctionExecutor(SegmentReader):
                 function_spool.forget(worker.base, worker.received_spool)
             worker.recorded_spool = worker.received_spool
 
-    def close(self) -> None:
+    def close(self, *, finished: bool = False) -> None:  # noqa: ARG002
         """Close the call queues; running calls go on. The next engine finds the reports that were not acknowledged."""
         self._closed.set()
         self._busy.set()

@@ -17,6 +17,7 @@ from resile.executors.functions.spool import FOLDER
 from resile.model.failure import LogRange
 
 NO_LOG = LogRange("")
+NO_RECORD = "the machine stopped, or its records are gone"
 
 
 def segment_of(base: str) -> str:

@@ -1,12 +1,13 @@
 """The spool of a worker: the calls it began and their results, until an engine has recorded them.
 
-    functions/TOKEN-K.lock       `pid kind` of the worker, which holds a lock on it as long as it lives
+    functions/TOKEN-K.lock       `pid kind boot` of the worker, which holds a lock on it as long as it lives
     functions/TOKEN-K.N.calls    its records: length (4 bytes, little-endian), record, length, record ... 0
 
 The worker writes records to a mapped file: no system call, so a thread that writes one keeps the interpreter's lock.
-They outlive the process, not the machine. It writes the length after its record, so a worker that is killed in between
-leaves a whole record or none. After a full file it opens the next one; an engine that has recorded something of file N
-needs no earlier one. If a function forks, its children release the locks of their parent.
+They outlive the process, not the machine: records of another boot are ignored, because parts may be missing. It writes
+the length after its record, so a worker that is killed in between leaves a whole record or none. After a full file it
+opens the next one; an engine that has recorded something of file N needs no earlier one. If a function forks, its
+children release the locks of their parent.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from contextlib import suppress
 from struct import Struct
 
 from resile.executors.functions.calls import Record, decode_record
+from resile.executors.local.processes import boot_id
 
 FOLDER = "functions"
 LOCK_ENDING = ".lock"
@@ -45,7 +47,7 @@ class Spool:
         self._base = base
         self.number = 0
         self._lock = os.open(base + LOCK_ENDING, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.write(self._lock, f"{os.getpid()} {kind}\n".encode())
+        os.write(self._lock, f"{os.getpid()} {kind} {boot_id().decode()}\n".encode())
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         _locks.add(self._lock)
         try:
@@ -107,12 +109,17 @@ def is_alive(base: str) -> bool:
 
 def writer_of(base: str) -> tuple[int, str]:
     """The pid and the kind of the worker with these files."""
+    words = _lock_words(base)
+    return (int(words[0]), words[1]) if len(words) > 1 else (0, "")
+
+
+def _lock_words(base: str) -> list[str]:
+    """The words in the lock of a worker; an older Resile wrote no boot."""
     try:
-        with open(base + LOCK_ENDING) as file:
-            words = file.read().split()
+        with open(base + LOCK_ENDING, encoding="ascii", errors="replace") as file:
+            return file.read().split()
     except FileNotFoundError:
-        words = []
-    return (int(words[0]), words[1]) if len(words) == 2 else (0, "")
+        return []
 
 
 def workers_in(folder: str) -> list[str]:
@@ -133,7 +140,10 @@ def files_of(base: str) -> list[tuple[int, str]]:
 
 
 def records_of(base: str) -> Iterator[Record]:
-    """All records of one worker, in order."""
+    """All records of one worker of this boot, in order."""
+    words = _lock_words(base)
+    if len(words) < 2 or words[2:] not in ([], [boot_id().decode()]):
+        return
     for _, path in files_of(base):
         with open(path, "rb") as file:
             data = file.read()

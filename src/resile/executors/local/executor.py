@@ -18,7 +18,7 @@ from contextlib import suppress
 from errno import EINVAL
 
 from resile.errors import ResileError
-from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Withdrawn
+from resile.executors.contract import Adopted, Ended, Launch, Lost, Records, Report, Withdrawn
 from resile.executors.local import prestart, processes, recovery, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.system_calls import socket
@@ -75,6 +75,7 @@ class LocalExecutor(SegmentReader):
         self._spooled: dict[Key, SpooledAttempt] = {}
         self._dead: list[str] = []
         self._silent_deaths = 0
+        self.records: Records = "none"
         self._is_woken = False
         self._epoll = select.epoll()
         self._wakeup_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -111,7 +112,7 @@ class LocalExecutor(SegmentReader):
         if (job, attempt) in self._ours:
             self._send(wire.kill_frame(job, attempt))
 
-    def find(self, attempts: Sequence[Key]) -> None:
+    def find(self, attempts: Mapping[Key, bool]) -> None:
         self._receive()
         self._settle(attempts)
 
@@ -135,16 +136,17 @@ class LocalExecutor(SegmentReader):
         self._recorded = self._reported
         if self._recorded - self._acknowledged >= ACKNOWLEDGE_BYTES:
             self._acknowledge()
-        if self._dead and not self._ready:
+        # Until the next launcher has a spool, the old one shows that none is missing.
+        if self._dead and not self._ready and self._socket is not None:
             for path in self._dead:
                 with suppress(FileNotFoundError):
                     os.unlink(path)
             self._dead.clear()
 
-    def close(self) -> None:
+    def close(self, *, finished: bool = False) -> None:
         if self._socket is not None:
-            if self._recorded > self._acknowledged:
-                self._acknowledge()
+            if finished:
+                self._acknowledge(last=True)
             self._socket.close()
             self._socket = None
         self._epoll.close()
@@ -267,8 +269,8 @@ class LocalExecutor(SegmentReader):
         self._ready[index] = None
         return wire.decode_pid(words)
 
-    def _acknowledge(self) -> None:
-        self._send(wire.acknowledge_frame(self._recorded))
+    def _acknowledge(self, last: bool = False) -> None:
+        self._send(wire.acknowledge_frame(self._recorded, last))
         self._acknowledged = self._recorded
 
     def _refuse(self, launch: Launch) -> None:
@@ -288,6 +290,10 @@ class LocalExecutor(SegmentReader):
         """Connect to the launcher that still serves this folder, and read the spools of dead ones."""
         paths = sorted((os.path.join(self._folder, name) for name in spools), key=os.path.getmtime)
         authors = [author for author, _ in map(recovery.read_spool, paths) if author is not None]
+        ours = [author for author in authors if author.label == self._label]
+        boot = processes.boot_id().decode()
+        if ours:
+            self.records = "here" if any(author.boot == boot for author in ours) else "former"
         living, greeted = self._connect(authors)
         for path in paths:
             # Read again: a launcher that was alive a moment ago may have written its last lines since.
@@ -347,10 +353,11 @@ class LocalExecutor(SegmentReader):
         if author is not None:
             recovery.fold(lines, author, self._spooled)
             self._dead.append(path)
-        outstanding = list(self._ours)
+        # Without the spool there is no record of attempts that are about to start.
+        outstanding = {key: started or author is None for key, started in self._ours.items()}
         self._ours.clear()
         self._queued = 0
-        self._settle(outstanding, author)
+        self._settle(outstanding, self._token)
         if self._silent_deaths >= SILENT_DEATHS_MAX:
             raise ResileError("launcher_failed", "the launcher dies as soon as it is started", hint=self._death_hint())
 
@@ -362,13 +369,14 @@ class LocalExecutor(SegmentReader):
             return "this Python was built without ctypes, by which steps are started; use one that has it"
         return f"see {self._folder}/*.crash"
 
-    def _settle(self, attempts: Sequence[Key], author: Author | None = None) -> None:
-        """Report the state of these attempts; kill the processes that dead launchers left of them."""
+    def _settle(self, attempts: Mapping[Key, bool], dead: str = "") -> None:
+        """Report the state of these attempts (see `find`); kill the processes that dead launchers left of them."""
         now = processes.boot_seconds() + self._config[1]
         doubtful: list[Key] = []
-        for key in attempts:
+        for key, in_doubt in attempts.items():
             spooled = self._spooled.pop(key, None)
-            if spooled is not None and spooled.end is not None:
+            # A number that was withdrawn is given out again, so its withdrawal proves nothing about one in doubt.
+            if spooled and spooled.end and not (in_doubt and isinstance(spooled.end, Withdrawn)):
                 self._report(spooled.end)
             elif spooled and spooled.started and self._socket and spooled.author.token == self._token:
                 self._ours[key] = True
@@ -378,23 +386,25 @@ class LocalExecutor(SegmentReader):
                 if spooled is not None:
                     self._spooled[key] = spooled
                 doubtful.append(key)
-        killed = self._end_orphans(doubtful, author)
+        killed = self._end_orphans(doubtful, dead)
         for key in doubtful:
             spooled = self._spooled.pop(key, None)
             if spooled is not None:
                 self._report(Lost(*key, now, "the launcher died while it ran"))
             elif key in killed:
                 self._report(Lost(*key, now, "the launcher died as it started"))
+            elif attempts[key]:
+                self._report(Lost(*key, now, "the machine stopped, or the launcher's records are gone"))
             else:
                 self._report(Withdrawn(*key, now))
 
-    def _end_orphans(self, attempts: Sequence[Key], author: Author | None) -> set[Key]:
-        """Kill the processes of attempts whose launcher is dead; return the attempts that still had one."""
+    def _end_orphans(self, attempts: Sequence[Key], dead: str) -> set[Key]:
+        """Kill the processes of attempts of dead launchers, and of that with the token `dead`; return which had one."""
         if not attempts:
             return set()
         tokens = {os.path.basename(path).removesuffix(SUFFIX) for path in self._dead}
-        if author is not None:
-            tokens.add(author.token)
+        if dead:
+            tokens.add(dead)
         wanted: dict[bytes, tuple[int, float]] = {}
         keys: dict[bytes, Key] = {}
         boot = processes.boot_id().decode()

@@ -1,6 +1,7 @@
 """Recovery from a launcher's death: the reading side of the spool (wire.py has its lines).
 
 A spool may end in half a line if its launcher was killed; the launcher sent that line to no engine, so it is ignored.
+After a power cut it may be gone, or short, or hold lines that were never written whole, which are ignored too.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ def header_line(author: Author) -> bytes:
 
 def decode_author(line: bytes) -> Author | None:
     """The author in the first line of a spool; None if the line is of another version or incomplete."""
-    words = line.decode().split()
+    words = line.decode("ascii", "replace").split()
     if len(words) != 7 or tuple(words[:2]) != _HEADER:
         return None
     token, pid, start_ticks, boot, label = words[2:]
+    if not (pid.isdigit() and start_ticks.isdigit()):
+        return None
     return Author(token, int(pid), int(start_ticks), boot, label)
 
 
@@ -65,14 +68,23 @@ def fold(lines: list[bytes], author: Author, spooled: dict[Key, SpooledAttempt])
         words = line.split()
         if not words or words[0] not in wire.ABOUT_ATTEMPTS:
             continue
-        kind, key = words[0], wire.decode_attempt(words)
-        if kind == wire.BEGINS:
-            spooled[key] = SpooledAttempt(author)
-        elif kind == wire.STARTED:
-            spooled[key] = SpooledAttempt(author, wire.read_started(words), wire.decode_born(words))
-        else:
-            entry = spooled.setdefault(key, SpooledAttempt(author))
-            entry.end = wire.read_end(words)
+        try:
+            _fold_line(words, author, spooled)
+        except (ValueError, IndexError, TypeError):
+            # Half of a line, or what a disk had there before.
+            continue
+
+
+def _fold_line(words: list[bytes], author: Author, spooled: dict[Key, SpooledAttempt]) -> None:
+    """Apply the words of one line; raises ValueError, IndexError or TypeError if it is damaged."""
+    kind, key = words[0], wire.decode_attempt(words)
+    if kind == wire.BEGINS:
+        spooled[key] = SpooledAttempt(author)
+    elif kind == wire.STARTED:
+        spooled[key] = SpooledAttempt(author, wire.read_started(words), wire.decode_born(words))
+    else:
+        end = wire.read_end(words)
+        spooled.setdefault(key, SpooledAttempt(author)).end = end
 
 
 def read_spool(path: str) -> tuple[Author | None, list[bytes]]:

@@ -7,7 +7,7 @@ the launcher even if that has not started work yet. From then on only the launch
 
 The lines of running attempts stay until they end, even if acknowledged. When enough is acknowledged the launcher writes
 a new file and renames it, so that a reader sees the old one or the new one. The file outlives the launcher and the
-engine, not the machine: after a power cut no attempt runs any more either.
+engine. It may not outlive the machine: after another boot only the ends in it count (recovery.py).
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -37,6 +37,7 @@ class Spool:
         # The first engine wrote the header, so the launcher does not send it.
         self.base = self.size
         self.acknowledged = 0
+        self.finished = False
         self.pending = b""
 
     def append(self, lines: bytes) -> bool:
@@ -54,8 +55,9 @@ class Spool:
         self.base = self.size
         return posix.pread(self.descriptor, self.size - len(self.pending), 0) + self.pending
 
-    def acknowledge(self, received: int, running: Iterable[bytes]) -> None:
+    def acknowledge(self, received: int, running: Iterable[bytes], last: bool = False) -> None:
         """Drop the first `received` bytes that the engine received since it connected, once they are many."""
+        self.finished = last
         self.acknowledged = min(self.size, max(self.acknowledged, self.base + received))
         if self.acknowledged >= COMPACT_BYTES and not self.pending:
             self.compact(self.header + b"".join(running))
@@ -84,6 +86,9 @@ class Spool:
         self.size += moved
 
     def close(self) -> None:
-        """Remove the spool if an engine has recorded all of it, because the launcher exits."""
-        if self.acknowledged == self.size:
+        """Remove the spool, because the launcher exits, if an engine has recorded all of it and nothing is open.
+
+        A run that goes on finds the spool, so that it can tell attempts that never started from records that are gone.
+        """
+        if self.finished and self.acknowledged == self.size:
             posix.unlink(self.path)

@@ -7,7 +7,7 @@ arguments nor environment can contain:
     S job attempt timeout grace cwd nargv nfallback after argv... fallback... NAME=value...
     K job attempt      end it: SIGTERM, grace, SIGKILL; a queued one is withdrawn
     D                  withdraw everything queued
-    A bytes            the engine has recorded this many bytes of the lines of this connection
+    A bytes last       the engine has recorded this many bytes of the lines of this connection; 1: nothing more is open
     T                  kill everything and exit
 
 `after` names attempts as `job attempt,job attempt`: this one waits for all of them (start_after.py).
@@ -118,9 +118,12 @@ def kill_frame(job: int, attempt: int) -> bytes:
     return frame(KILL, b"%d" % job, b"%d" % attempt)
 
 
-def acknowledge_frame(count: int) -> bytes:
-    """The frame that lets the launcher drop the first `count` bytes of this connection's lines."""
-    return frame(ACKNOWLEDGE, b"%d" % count)
+def acknowledge_frame(count: int, last: bool = False) -> bytes:
+    """The frame that lets the launcher drop the first `count` bytes of this connection's lines.
+
+    After the `last` one the launcher removes its spool: the log has no open attempt.
+    """
+    return frame(ACKNOWLEDGE, b"%d" % count, b"%d" % last)
 
 
 # --- frames, read by the launcher; the functions raise ValueError or IndexError where a frame is malformed
@@ -153,9 +156,9 @@ def decode_key(fields: list[bytes]) -> bytes:
     return key_of(int(fields[1]), int(fields[2]))
 
 
-def decode_count(fields: list[bytes]) -> int:
-    """The bytes that an ACKNOWLEDGE frame counts."""
-    return int(fields[1])
+def decode_acknowledgement(fields: list[bytes]) -> tuple[int, bool]:
+    """The bytes that an ACKNOWLEDGE frame counts, and whether it is the last one."""
+    return int(fields[1]), fields[2:] == [b"1"]
 
 
 # --- lines, written by the launcher

@@ -182,7 +182,8 @@ class Launcher:
             case wire.ACKNOWLEDGE:
                 if self.spool:
                     running = [slot.line for slot in self.attempts.running.values()]
-                    self.spool.acknowledge(wire.decode_count(fields), running)
+                    received, last = wire.decode_acknowledgement(fields)
+                    self.spool.acknowledge(received, running, last)
             case wire.KILL:
                 self.attempts.kill(wire.decode_key(fields))
             case wire.DRAIN:
