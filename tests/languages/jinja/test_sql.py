@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from resile.languages.jinja.sql import render_sql
+from resile.languages.references import ValueRefused
 from tests.cli.program import Program
 from tests.dialects.noetl.playbooks import Run, written
 
@@ -137,6 +139,62 @@ def test_postgres_in_the_same_way(tmp_path: Path, dsn: str) -> None:
         PG_LOCAL_DSN=dsn,
     )
     assert run.value("read") == [{"a": "it's"}]
+
+
+PLACES = (
+    "SELECT '{{ v }}'",
+    "SELECT E'{{ v }}'",
+    "SELECT e'a\\\\'\n'{{ v }}'",
+    "SELECT 'x' || '{{ v }}'",
+    "SELECT $$ {{ v }} $$",
+    "SELECT $tag${{ v }}{{ v }}$tag$",
+    "SELECT _e.x FROM (VALUES ('\\')) AS _e(x) WHERE x = '\\' OR x = '{{ v }}'",
+    'SELECT 1 AS "a{{ v }}"',
+    "SELECT 1 WHERE 'q' = {{ v }}",
+    "SELECT 1 WHERE 1 = 1 OR 'a' LIKE {{ v }}",
+    "SELECT x FROM (VALUES ({{ v }}, '{{ v }}')) AS t(x, y)",
+    "SELECT /* /* {{ v }} */ {{ v }} */ 1 -- {{ v }}\n",
+    "SELECT 1 - {{ v }}::text::int",
+    "DO $do$ BEGIN PERFORM '{{ v }}'; END $do$",
+    "SELECT '{{ v }}' = %s",
+)
+STROKES = (
+    "plain", "it's", "'", "''", "\\", "\\'", "\\\\'", '"', "$$", "$tag$", "$do$", "$", "tag$", "*/", "/*", "*", "/",
+    "--", "-", ";", "\n", "\r", "%s", "%", "%%", "{{", "ä", "表", "\u2019", "\u02bc", "\x01", "\x85", "canary",
+    "current_user", "); DROP TABLE canary; --", "'; DROP TABLE canary; --", "*/; DROP TABLE canary; --",
+    "$$; DROP TABLE canary; --", "DROP TABLE canary",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_no_value_becomes_a_statement_of_postgres(dsn: str) -> None:
+    """In every place each pair of strokes is read as that value, or refused: by us, or by the database as a value."""
+    import psycopg
+
+    with psycopg.connect(dsn, autocommit=True, client_encoding="utf8") as connection:
+        connection.execute("DROP TABLE IF EXISTS canary")
+        connection.execute("CREATE TABLE canary (id INT)")
+        for text in PLACES:
+            for value in (first + second for first in STROKES for second in ("", *STROKES)):
+                params = [value] if "%s" in text else None
+                try:
+                    statement = render_sql(text, lambda _, value=value: value, has_params=params is not None)
+                except ValueRefused:
+                    continue
+                try:
+                    done = connection.execute(statement.encode(), params)
+                    row = done.fetchone() if done.description else None
+                except (psycopg.DataError, psycopg.errors.InvalidName):
+                    continue
+                if text in PLACES[:2]:
+                    assert row == (value,)
+                elif text == PLACES[2]:
+                    assert row == ("a\\" + value,)
+                elif text == PLACES[4]:
+                    assert row == (f" {value} ",)
+                elif "= %s" in text:
+                    assert row == (True,)
+        assert connection.execute("SELECT count(*) FROM canary").fetchone() == (0,)
 
 
 def test_a_database_that_nothing_names(tmp_path: Path) -> None:

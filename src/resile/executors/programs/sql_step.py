@@ -78,8 +78,10 @@ def _postgres(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | Non
         from psycopg.rows import dict_row  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
         raise NoDatabase("postgres steps need the package psycopg: pip install 'resile[postgres]'") from error
-    with psycopg.connect(_dsn(step), autocommit=True, row_factory=dict_row) as connection:
+    # The values in the statements are escaped for UTF-8 and for quotes in which a backslash is a character like any.
+    with psycopg.connect(_dsn(step), autocommit=True, row_factory=dict_row, client_encoding="utf8") as connection:
         cursor = connection.cursor()
+        cursor.execute("SET standard_conforming_strings = on")
         for text, values in _inserts(step, "%s") if step["table"] else [(_statements(step), step["params"])]:
             cursor.execute(text.encode(), values)
             more: bool | None = True

@@ -108,13 +108,15 @@ def _query(action: Query, folder: str, shared: str, names: JinjaNames) -> dict[s
     # The steps of a run that names no database share one. Its name has the run's uuid: a folder may be left over from
     # a run with the same number, because every store counts runs anew.
     tables = os.path.join(os.path.abspath(shared), f"tables-{names.find('job')['uuid']}.duckdb")
+    params = render_data(action.params, names)
+    has_params = action.engine == "postgres" and params is not None
     return {
         "engine": action.engine,
-        "statements": render_sql(action.statements, names.find),
+        "statements": render_sql(action.statements, names.find, has_params=has_params),
         "file": _script(folder, render_text(action.file, names)),
         "auth": render_text(action.auth, names),
         "database": render_text(action.database, names) or tables,
-        "params": render_data(action.params, names),
+        "params": params,
         "table": render_text(action.table, names),
         "rows": render_data(action.rows, names),
         "columns": action.columns,
