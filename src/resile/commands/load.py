@@ -13,7 +13,7 @@ from resile.errors import Diagnostic, ResileError, WorkflowError, shorten
 from resile.model import codec
 from resile.model.hashing import sha256_hex
 from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
-from resile.model.nested import steps_with_inner_workflows, steps_within
+from resile.model.nested import steps_with_inner_workflows, steps_within, workflows_within
 from resile.model.workflow import Child, FanOut, Input, Step, Workflow
 from resile.version import __version__
 
@@ -92,9 +92,20 @@ def require_workflow(result: Compiled) -> Workflow:
 
 
 def _findings_of(result: Compiled) -> list[Diagnostic]:
+    """The findings of the front end, of the expressions, and of secrets in command lines."""
     from resile.commands.check_expressions import check_code
 
-    return [*result.diagnostics, *(check_code(result.workflow) if result.workflow is not None else ())]
+    workflow = result.workflow
+    return [*result.diagnostics, *((*check_code(workflow), *shown_secrets(workflow)) if workflow is not None else ())]
+
+
+def shown_secrets(workflow: Workflow) -> list[Diagnostic]:
+    """The warnings for secrets in command lines; most workflows have no secrets."""
+    if not any(flow.secrets for flow in workflows_within(workflow)):
+        return []
+    from resile.commands.check_secrets import check_secrets
+
+    return check_secrets(workflow)
 
 
 def _cache_key(path: str, options: CompileOptions) -> str:

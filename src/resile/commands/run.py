@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from resile.commands.documents.runs import RunDocument, run_document
-from resile.commands.load import CompileOptions, load, read_inputs, remember
+from resile.commands.load import CompileOptions, load, read_inputs, remember, shown_secrets
 from resile.commands.store_handle import StoreHandle
 from resile.core.actions import Note
 from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
@@ -311,6 +311,8 @@ def drive_engine(
         listener.on_start(row.id, state, engine.interrupt)
         if scarce:
             listener.warn(scarce)
+        for finding in shown_secrets(state.workflow):
+            listener.warn(f"{finding.where}: {finding.message}; {finding.hint}")
 
     return session.drive(
         lease,
