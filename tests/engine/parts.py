@@ -12,6 +12,7 @@ from resile.engine.evaluation.evaluators import Evaluators
 from resile.engine.evaluation.values import Values
 from resile.engine.launch import Performer, identity
 from resile.engine.outcomes import Observer
+from resile.engine.secrets import Hidden
 from resile.engine.session import create
 from resile.executors.contract import Ended, Launch, Report
 from resile.model import codec
@@ -40,8 +41,9 @@ class Parts:
             directory=str(folder),
         )
         react(self.state, first)
-        values = Values(store, row, self.state, {}, self.output, secrets=secrets)
-        evaluators = Evaluators(values, secrets)
+        hidden = Hidden(dict(zip(secrets, secrets, strict=True)))
+        values = Values(store, row, self.state, {}, self.output, secrets=hidden)
+        evaluators = Evaluators(values, hidden)
         self.performer = Performer(
             self.state,
             values,
@@ -50,7 +52,7 @@ class Parts:
             directory=str(folder),
             clock=self.clock,
             evaluators=evaluators,
-            secrets=secrets,
+            secrets=hidden,
         )
         self.observer = Observer(
             self.state,
@@ -60,7 +62,7 @@ class Parts:
             output=self.output,
             clock=self.clock,
             folder=str(folder),
-            secrets=secrets,
+            secrets=hidden,
         )
 
     def launch(self, job: int = 1, gpus: tuple[int, ...] = ()) -> Launch:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import json
+import re
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 
-from resile.engine.secrets import redaction_patterns
+from resile.engine.secrets import ENCODED_LINES_MAX, Hidden
 from tests.engine.conftest import Place
 
 SECRET = "hunter2-very-secret"
@@ -19,11 +25,11 @@ def _found(folder: Path, needle: bytes) -> list[str]:
 
 
 def test_a_line_of_four_characters_is_long_enough() -> None:
-    """Of the lines of a secret those of four characters or more are redacted by themselves, longest text first."""
-    patterns = redaction_patterns({"KEY": "abcd\nxyz"})
-    assert [text for text in patterns if text.isalnum()] == ["abcd"]
-    assert "abcd\nxyz" in patterns
-    assert [len(text) for text in patterns] == sorted(map(len, patterns), reverse=True)
+    """Of the lines of a secret those of four characters or more are redacted by themselves, however many bytes those
+    have.
+    """
+    hidden = Hidden({"KEY": "abcd\nxyz", "OTHER": "äöüß\näöü"})
+    assert hidden.redact("abcd xyz äöüß äöü abcd\nxyz") == "*** xyz *** äöü ***"
 
 
 def test_a_secret_appears_nowhere(place: Place) -> None:
@@ -50,6 +56,99 @@ steps:
     for needle in (SECRET, *LINES.split("\n")):
         assert needle not in events
         assert _found(place.state, needle.encode()) == []
+
+
+BASE64 = base64.b64encode
+URL_BASE64 = base64.urlsafe_b64encode
+ODD = "p4ss/w+rd: <é&'\\\">?"
+
+
+@pytest.mark.parametrize("secret", [SECRET, ODD, "tiny", "x" * 200 + "é?>", "1234567", LINES])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda raw: BASE64(raw),
+        lambda raw: BASE64(b"user:" + raw),
+        lambda raw: BASE64(b"me:" + raw),
+        lambda raw: BASE64(b"root:" + raw),
+        lambda raw: URL_BASE64(b"user:" + raw).rstrip(b"="),
+        lambda raw: URL_BASE64(raw),
+        lambda raw: base64.encodebytes(b"someone@example.org:" + raw),
+        lambda raw: raw.hex().encode(),
+        lambda raw: raw.hex().upper().encode(),
+        lambda raw: quote(raw, safe="").encode(),
+        lambda raw: quote_plus(raw).encode(),
+        lambda raw: re.sub(b"%..", lambda found: found[0].lower(), quote(raw).encode()),
+        lambda raw: html.escape(raw.decode()).encode(),
+        lambda raw: html.escape(raw.decode(), quote=False).encode(),
+        lambda raw: json.dumps(raw.decode()).encode(),
+        lambda raw: json.dumps(json.dumps([raw.decode()])).encode(),
+        lambda raw: json.dumps(json.dumps([raw.decode()], ensure_ascii=False), ensure_ascii=False).encode(),
+        lambda raw: json.dumps(json.dumps([raw.decode()], ensure_ascii=False)).encode(),
+    ],
+)
+def test_a_secret_does_not_hide_in_an_encoding(secret: str, write: Callable[[bytes], bytes]) -> None:
+    """Base64 alone and after a user's name, in hexadecimal, in urls, HTML and JSON: nothing of it is left."""
+    raw = secret.encode()
+    written = write(raw)
+    made = Hidden({"KEY": secret}).redact(f"before {written.decode()} after")
+    assert made.startswith("before ")
+    assert made.endswith(" after")
+    assert "***" in made
+    left = re.sub(r"\*\*\*", "", made[len("before ") : -len(" after")])
+    ends = {written.decode()[:size] for size in range(30)} | {'"[\\"\\"]"', '""'}
+    assert left.rstrip("=\n") in ends, (written, made)
+
+
+def test_base64_inside_a_longer_text_is_masked_at_every_place() -> None:
+    """Whatever stands before and after a secret, of its own letters at most the two that it shares are left."""
+    hidden = Hidden({"KEY": SECRET})
+    for before in range(7):
+        for after in range(4):
+            whole = BASE64(b"~" * before + SECRET.encode() + b"~" * after).decode()
+            made = hidden.redact(whole)
+            assert "***" in made
+            assert len(made.replace("***", "").strip("=")) <= (before + after) * 4 / 3 + 3, (whole, made)
+
+
+def test_encodings_of_short_secrets_leave_ordinary_text_alone() -> None:
+    """A secret below four characters is looked for as it is; its encodings would be everywhere."""
+    hidden = Hidden({"A": "a", "B": "&;", "C": "12"})
+    text = "61 YQ MTI 3132 %26%3B &amp;; 0x26"
+    assert hidden.redact(text) == "61 YQ MTI 3132 *** &***mp;; 0x26"
+
+
+def test_a_secret_of_many_lines_is_looked_for_as_a_whole_in_its_encodings() -> None:
+    """Each line is redacted as it is, and the encoded whole however it is wrapped."""
+    lines = [f"line number {number} of the key" for number in range(ENCODED_LINES_MAX + 1)]
+    hidden = Hidden({"KEY": "\n".join(lines)})
+    assert hidden.redact(f"- {lines[7]} -") == "- *** -"
+    encoded = base64.encodebytes("\n".join(lines).encode()).decode()
+    assert hidden.redact(f"- {encoded} -").strip("-= \n") == "***"
+
+
+def test_encoded_secrets_are_not_kept(place: Place) -> None:
+    """Neither in the output of steps, however they encode it, nor in captured values, events or files."""
+    code, document = place.run(
+        r"""
+resile: 1
+secrets: [TOK]
+steps:
+  a:
+    shell: |
+      printf '%s' "$TOK" | base64
+      printf 'user:%s' "$TOK" | base64 -w 0; echo
+      printf '%s' "$TOK" | od -An -v -tx1 | tr -d ' \n'; echo
+    capture: said
+""",
+        env={"TOK": SECRET * 5},
+    )
+    assert code == 0
+    assert document["outputs"]["said"].splitlines() == ["***=", "dXNlcj***==", "***"]
+    raw = (SECRET * 5).encode()
+    for needle in (BASE64(raw)[:40], BASE64(b"user:" + raw)[8:48], raw.hex().encode()[:40]):
+        assert needle.decode() not in repr(place.events(1))
+        assert _found(place.state, needle) == []
 
 
 def test_a_missing_secret_is_an_error_before_anything_runs(place: Place) -> None:

@@ -12,6 +12,7 @@ from resile.core.events import AttemptEnded, RunStarted
 from resile.core.state import Job
 from resile.dialects.compile import compile_text
 from resile.engine.evaluation.values import Values
+from resile.engine.secrets import Hidden
 from resile.languages.contract import render_shell, render_text
 from resile.languages.references import MISSING, ValueRefused
 from resile.model.failure import Failure, LogRange, Outcome
@@ -52,7 +53,14 @@ class Lookup:
         self.lease = self.store.acquire_lease(run, 0.0, 60.0)
         self.writer = self.store.writer()
         given = env or {}
-        self.values = Values(self.store, self.row, self.state, given, self.output, secrets=secrets)
+        self.values = Values(
+            self.store,
+            self.row,
+            self.state,
+            given,
+            self.output,
+            secrets=Hidden(dict(zip(secrets, secrets, strict=True))),
+        )
 
     def job(self, step: str, index: int | None = None) -> Job:
         """The job of a step, of an item where an index is given."""
@@ -295,7 +303,7 @@ def test_secrets_are_redacted_in_texts_and_in_urls(tmp_path: Path) -> None:
     """As they are, and percent-encoded as a path or a query has them."""
     run = Lookup("steps: [{id: use, shell: x}]", tmp_path, secrets=("a/b c",))
     assert run.values.redact("say a/b c") == "say ***"
-    assert run.values.redact_url("http://h/a/b%20c?t=a%2Fb%20c") == "http://h/***?t=***"
+    assert run.values.redact("http://h/a/b%20c?t=a%2Fb%20c") == "http://h/***?t=***"
 
 
 ONE_INPUT = "inputs: {x: text}\nsteps: [{id: use, shell: x}]"

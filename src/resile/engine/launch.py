@@ -21,6 +21,7 @@ from resile.engine.actions.registry import prepare_of
 from resile.engine.clock import Clock
 from resile.engine.evaluation.values import Values
 from resile.engine.resources import time_limit, visible_gpus
+from resile.engine.secrets import NOTHING_HIDDEN, Hidden
 from resile.executors.contract import Launch
 from resile.languages.contract import render_text
 from resile.languages.references import ValueRefused
@@ -133,7 +134,7 @@ class Performer:
         directory: str,
         clock: Clock,
         evaluators: Evaluators,
-        secrets: tuple[str, ...] = (),
+        secrets: Hidden = NOTHING_HIDDEN,
         rehearsal: Rehearsal | None = None,
     ) -> None:
         self.clock = clock

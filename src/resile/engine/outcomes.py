@@ -27,7 +27,7 @@ from resile.engine.clock import Clock
 from resile.engine.evaluation.values import Values
 from resile.engine.launch import Performer
 from resile.engine.resources import time_limit
-from resile.engine.secrets import redact, redact_failure, redact_outcome, redact_value
+from resile.engine.secrets import Hidden, redact, redact_failure, redact_outcome, redact_value
 from resile.executors import outcome as evidence
 from resile.executors.contract import Adopted, Ended, Lost, OutputReader, Report, Returned, Started, Withdrawn
 from resile.languages.contract import render_text
@@ -54,7 +54,7 @@ class Observer:
         output: OutputReader,
         clock: Clock,
         folder: str,
-        secrets: tuple[str, ...],
+        secrets: Hidden,
     ) -> None:
         self._evaluators = evaluators
         self._state = state

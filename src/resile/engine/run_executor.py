@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from resile.core.state import State
 from resile.engine.paths import claim_folders, label
+from resile.engine.secrets import Hidden
 from resile.executors.contract import Executor
 from resile.executors.local.executor import LocalExecutor
 from resile.model.nested import steps_of, workflows_within
@@ -26,7 +27,7 @@ def make_executor(
     epoch: int,
     identity: str,
     env: Mapping[str, str],
-    hidden: tuple[str, ...],
+    hidden: Hidden,
     launcher: Prestarted | None,
     clock_offset: float,
 ) -> Executor:
@@ -41,7 +42,7 @@ def make_executor(
         label=label(identity, row.id, epoch),
         base_env={os.fsencode(name): os.fsencode(value) for name, value in env.items()},
         directory=os.fsencode(row.directory),
-        secrets=[os.fsencode(secret) for secret in hidden],
+        secrets=hidden.listed,
         launcher=launcher,
         clock_offset=clock_offset,
     )

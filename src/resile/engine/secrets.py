@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from msgspec.structs import replace
 
 from resile.errors import ResileError
+from resile.executors.redaction import Patterns
 from resile.model.failure import Failure, Outcome
 from resile.model.nested import workflows_within
 from resile.model.workflow import Workflow
 
+# Shorter lines, and encodings of shorter secrets, would turn ordinary text into stars.
 LINE_CHARACTERS_MIN = 4
+# Of a secret with more lines only the whole is looked for in its encodings.
+ENCODED_LINES_MAX = 100
 SECRET_BYTES_MAX = 64 * 1024
 MASK = "***"
+URL_SAFE = ("", "/", "!*'()", ";,/?:@&=+$!*'()#")
+HTML_QUOTES = (
+    ('"', "'"),
+    ("&quot;", "'"),
+    ("&quot;", "&#x27;"),
+    ("&quot;", "&#39;"),
+    ("&quot;", "&apos;"),
+    ("&#34;", "&#39;"),
+)
+BASE64_IN_URLS = bytes.maketrans(b"+/", b"-_")
 
 
 def load_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
@@ -66,41 +81,112 @@ def _from_file(name: str, path: str) -> str:
     return data.decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
-def redaction_patterns(values: Mapping[str, str]) -> tuple[str, ...]:
-    """The texts to redact: each value, each of its longer lines, and the escaped forms of both.
+class Hidden:
+    """The secrets of a run as texts to redact, in every form in which programs write them; `listed` for Patterns."""
 
-    Longest first, so that replacing a part never hides the whole.
-    """
-    found: set[str] = set()
-    for value in values.values():
-        lines = [line for line in value.splitlines() if len(line) >= LINE_CHARACTERS_MIN]
-        for text in (value, *lines) if value.strip() else lines:
-            found |= {text, *_escaped_forms_of(text)}
-    return tuple(sorted(found, key=lambda text: (-len(text), text)))
+    def __init__(self, values: Mapping[str, str] = {}) -> None:
+        plain: set[bytes] = set()
+        encoded: set[bytes] = set()
+        for value in values.values():
+            lines = [line for line in value.splitlines() if len(line) >= LINE_CHARACTERS_MIN]
+            for text in (value, *lines) if value.strip() else lines:
+                plain |= {os.fsencode(form) for form in (text, *_escaped_forms_of(text))}
+                if len(text) >= LINE_CHARACTERS_MIN and (text is value or len(lines) <= ENCODED_LINES_MAX):
+                    encoded |= _encoded_forms_of(os.fsencode(text))
+        self.listed = (*sorted(plain), b"", *sorted(encoded)) if plain else ()
+
+    def __bool__(self) -> bool:
+        return bool(self.listed)
+
+    @cached_property
+    def _patterns(self) -> Patterns:
+        return Patterns(self.listed)
+
+    def redact(self, text: str) -> str:
+        """The text with every secret replaced by `***`."""
+        if not self.listed:
+            return text
+        # Bytes that were no text are half characters here; other half characters are data of JSON.
+        for errors in ("surrogateescape", "surrogatepass"):
+            try:
+                return self._patterns.redact(text.encode("utf-8", errors)).decode("utf-8", errors)
+            except UnicodeError:
+                continue
+        return MASK
+
+    def redact_bytes(self, data: bytes) -> bytes:
+        """The data with every secret replaced by `***`."""
+        return self._patterns.redact(data) if self.listed else data
+
+
+NOTHING_HIDDEN = Hidden()
 
 
 def _escaped_forms_of(text: str) -> set[str]:
-    """A text as JSON, Python, a shell's trace and URLs write it, with and without escapes for non-ASCII characters."""
+    """A text as JSON, Python, a shell's trace, URLs and HTML write it, also JSON in JSON."""
     if text.isascii() and text.isalnum():
         return set()
-    import json
-    from urllib.parse import quote
-
-    raw = text.encode("utf-8", "surrogateescape")
+    raw = os.fsencode(text)
     # With a double quote in the text, repr() also escapes the single quotes.
     python = {repr(f'"{text}')[2:-1], ascii(f'"{text}')[2:-1], repr(b'"' + raw)[3:-1]}
-    unescaped = {form.replace("\\'", "'") for form in python}
-    return {
-        *python,
-        *unescaped,
-        json.dumps(text)[1:-1],
-        json.dumps(text, ensure_ascii=False)[1:-1],
-        text.replace("'", "'\\''"),
-        quote(raw, safe=""),
+    json_once = _json_forms_of(text)
+    forms = {*python, *(form.replace("\\'", "'") for form in python), *json_once, text.replace("'", "'\\''")}
+    if len(text) >= LINE_CHARACTERS_MIN:
+        forms |= {twice for once in json_once for twice in _json_forms_of(once)}
+        forms |= _html_forms_of(text)
+    return forms | _url_forms_of(raw)
+
+
+def _json_forms_of(text: str) -> set[str]:
+    """A text as encoders of JSON write it: with and without escapes for characters beyond ASCII, `/`, `<`, `>`, `&`."""
+    import json
+
+    forms = {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    forms |= {form.replace("/", "\\/") for form in forms}
+    for character in "<>&":
+        forms |= {form.replace(character, f"\\u{ord(character):04x}") for form in forms}
+    return forms
+
+
+def _url_forms_of(raw: bytes) -> set[str]:
+    """A text as programs quote it for URLs: they differ in what is safe, in a blank, and in the case of the digits."""
+    from urllib.parse import quote
+
+    upper = {quote(raw, safe) for safe in URL_SAFE}
+    upper |= {form.replace("%20", "+") for form in upper}
+    lower = {
+        "%".join((first, *(part[:2].lower() + part[2:] for part in rest)))
+        for first, *rest in (form.split("%") for form in upper)
     }
+    return upper | lower
 
 
-def redact_value(value: Any, secrets: tuple[str, ...]) -> Any:
+def _html_forms_of(text: str) -> set[str]:
+    """A text as programs escape it for HTML: quotes are left, or written in several ways."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return {text.replace('"', double).replace("'", single) for double, single in HTML_QUOTES}
+
+
+def _encoded_forms_of(raw: bytes) -> set[bytes]:
+    """A text in hexadecimal, and in base64 at each of the three places that it can have in a longer one.
+
+    Of a longer text those characters count that this one decides alone. If it ends the longer one, and begins it or
+    follows a colon, as in `user:secret`, so do the two beside them.
+    """
+    from binascii import b2a_base64
+
+    forms = {raw.hex().encode(), raw.hex().upper().encode()}
+    for before in range(3):
+        bits = 8 * (before + len(raw))
+        first, last = -(-8 * before // 6), bits // 6
+        whole = b2a_base64((b"::" + b":")[:before] + raw, newline=False)
+        ends = whole[8 * before // 6 : -(-bits // 6)]
+        for form in (whole[first:last], ends):
+            forms |= {form, form.translate(BASE64_IN_URLS)}
+    return forms
+
+
+def redact_value(value: Any, secrets: Hidden) -> Any:
     """A captured value with every secret in its texts replaced."""
     if isinstance(value, str):
         return redact(value, secrets)
@@ -111,7 +197,7 @@ def redact_value(value: Any, secrets: tuple[str, ...]) -> Any:
     return value
 
 
-def redact_outcome(outcome: Outcome, secrets: tuple[str, ...]) -> Outcome:
+def redact_outcome(outcome: Outcome, secrets: Hidden) -> Outcome:
     """An outcome with every secret in its values and in its failure replaced."""
     if not secrets:
         return outcome
@@ -124,7 +210,7 @@ def redact_outcome(outcome: Outcome, secrets: tuple[str, ...]) -> Outcome:
     )
 
 
-def redact_failure(failure: Failure, secrets: tuple[str, ...]) -> Failure:
+def redact_failure(failure: Failure, secrets: Hidden) -> Failure:
     """A failure with every secret in its texts replaced."""
     return replace(
         failure,
@@ -137,7 +223,7 @@ def redact_failure(failure: Failure, secrets: tuple[str, ...]) -> Failure:
 
 def refuse_secret_inputs(inputs: Mapping[str, Any], values: Mapping[str, str]) -> None:
     """Refuse an input that holds a secret: inputs are stored with the run."""
-    hidden = redaction_patterns(values)
+    hidden = Hidden(values)
     for name, value in inputs.items():
         if redact_value(value, hidden) != value:
             raise ResileError(
@@ -147,9 +233,6 @@ def refuse_secret_inputs(inputs: Mapping[str, Any], values: Mapping[str, str]) -
             )
 
 
-def redact(text: str, secrets: tuple[str, ...]) -> str:
+def redact(text: str, secrets: Hidden) -> str:
     """The text with every secret replaced."""
-    for secret in secrets:
-        if secret in text:
-            text = text.replace(secret, MASK)
-    return text
+    return secrets.redact(text)

@@ -24,7 +24,7 @@ from resile.engine.outcomes import Observer
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import count_steps
 from resile.engine.run_executor import make_executor
-from resile.engine.secrets import load_secrets, redaction_patterns
+from resile.engine.secrets import Hidden, load_secrets
 from resile.executors.contract import Executor
 from resile.model import codec
 from resile.model.status import BLOCKED, DISABLED, READY, RUN_ENDED, RunStatus
@@ -179,7 +179,7 @@ class Session:
         env = {**self._env, **load_env_files(state.workflow)}
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
         secrets = load_secrets(state.workflow, env)
-        hidden = redaction_patterns(secrets)
+        hidden = Hidden(secrets)
         run_env = identity(row.id, epoch, output)
         base_env = {**env, **secrets, **{f"RESILE_{name}": value for name, value in run_env.items()}}
         executor = self._given_executor

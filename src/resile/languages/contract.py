@@ -95,10 +95,7 @@ class Run(Protocol):
         """The log of the run."""
 
     def redact(self, text: str) -> str:
-        """The text without secrets."""
-
-    def redact_url(self, url: str) -> str:
-        """The URL without secrets, even percent-encoded ones."""
+        """The text without secrets, even encoded ones."""
 
 
 class Code(Protocol):

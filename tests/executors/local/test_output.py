@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from resile.engine.secrets import Hidden
 from resile.executors.contract import Ended
 from resile.executors.output import open_output
 from resile.model.failure import LogRange
@@ -69,7 +70,7 @@ def test_a_segment_that_is_gone_reads_as_nothing(tmp_path: Path) -> None:
 
 def test_secrets_are_redacted_on_their_way_to_the_disk(tmp_path: Path) -> None:
     """A secret, its longer lines and one that comes in two writes are stars; the raw bytes are in no file."""
-    secrets = (b"hunter2hunter2", b"first-line\nsecond-line\nab")
+    secrets = Hidden({"a": "hunter2hunter2", "b": "first-line\nsecond-line\nab"}).listed
     text = (
         "printf 'x hunter2'; sleep 0.05; printf 'hunter2 y\\n'; printf 'first-line\\nsecond-line\\nab z\\n' >&2;"
         "echo just first-line and ab; printf hunter2"

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from resile.engine.secrets import redact_value
+from resile.engine.secrets import Hidden, redact_value
 from resile.executors.programs.items.text import ItemsRefused, check_item, decode, encode
 from resile.model.fanout import Source
 from resile.model.folders import create_file, make_folder
@@ -138,24 +138,27 @@ def _read_lines(path: str, place: int, count: int, parse: Callable[[bytes], T]) 
         return tuple(found), at, not file.peek(1)
 
 
-def redact_items(path: str, secrets: tuple[str, ...]) -> None:
+def redact_items(path: str, secrets: Hidden) -> None:
     """Replace every secret in an items file, atomically; doing it again changes nothing."""
     if not secrets:
         return
     from resile.executors.programs.items.select import write_lines
 
-    # Lines with JSON escapes must be parsed to find a secret; most others need no parsing.
-    signs = (b"\\", *(secret.encode("utf-8", "surrogatepass") for secret in secrets))
     with open(path, "rb") as file:
-        if not any(sign in line for line in file for sign in signs):
+        if not any(_may_hide(line, secrets) for line in file):
             return
         file.seek(0)
-        write_lines(path, (_without(line, signs, secrets) for line in file))
+        write_lines(path, (_without(line, secrets) for line in file))
 
 
-def _without(line: bytes, signs: tuple[bytes, ...], secrets: tuple[str, ...]) -> bytes:
+def _may_hide(line: bytes, secrets: Hidden) -> bool:
+    """May a line hold a secret? One with JSON escapes must be parsed to tell; most others need no parsing."""
+    return b"\\" in line or secrets.redact_bytes(line) != line
+
+
+def _without(line: bytes, secrets: Hidden) -> bytes:
     """The line of an item with every secret in it replaced."""
-    if not any(sign in line for sign in signs):
+    if not _may_hide(line, secrets):
         return line
     item = _item(line)
     value = redact_value(item.value, secrets)

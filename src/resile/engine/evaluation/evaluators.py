@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from resile.engine.evaluation.questions import Conditions
+from resile.engine.secrets import Hidden
 
 if TYPE_CHECKING:
     from resile.core.state import Job
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Evaluators:
     """Evaluates for one run; `secrets` are the texts to redact."""
 
-    def __init__(self, values: Values, secrets: tuple[str, ...]) -> None:
+    def __init__(self, values: Values, secrets: Hidden) -> None:
         self._values = values
         self.conditions = Conditions(values, lambda: self.step_events, self.complete, secrets)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from resile.engine.secrets import redact_value
+from resile.engine.secrets import Hidden, redact_value
 from resile.languages.references import ValueRefused
 from resile.languages.surroundings import host_of, workflow_frame
 from resile.model.limits import VALUE_BYTES_MAX
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Memories:
     """The memory of a run, as its engine sees it."""
 
-    def __init__(self, state: State, directory: str, secrets: tuple[str, ...]) -> None:
+    def __init__(self, state: State, directory: str, secrets: Hidden) -> None:
         self._secrets = secrets
         self._state = state
         self._directory = directory

@@ -9,7 +9,7 @@ from resile.core.events import ArcsAnswered, ConditionAnswered, RouteAnswered, V
 from resile.core.recovery.matching import ladder_of
 from resile.core.state import SUCCESS, Job
 from resile.engine.evaluation.values import Values
-from resile.engine.secrets import redact, redact_outcome, redact_value
+from resile.engine.secrets import Hidden, redact, redact_outcome, redact_value
 from resile.languages.references import ValueRefused
 from resile.languages.registry import language_of, language_of_condition
 from resile.model.failure import Outcome
@@ -31,7 +31,7 @@ class Conditions:
         values: Values,
         step_events: Callable[[], StepEvents],
         complete: Callable[[Job, Step, Outcome, Any, float], Outcome],
-        secrets: tuple[str, ...],
+        secrets: Hidden,
     ) -> None:
         self._values = values
         self._state = values.state

@@ -17,7 +17,7 @@ from resile.core.scheduling.finish import execution
 from resile.core.state import Job, Scope, State
 from resile.engine.evaluation.output_texts import OutputTexts
 from resile.engine.paths import worktree, worktree_branch
-from resile.engine.secrets import redact
+from resile.engine.secrets import NOTHING_HIDDEN, Hidden, redact
 from resile.languages.contract import render_text
 from resile.languages.references import MISSING, ValueRefused, parse_json, walk
 from resile.languages.registry import language_of
@@ -54,7 +54,7 @@ class Values:
         live: OutputReader | None = None,
         *,
         public_env: Mapping[str, str] | None = None,
-        secrets: tuple[str, ...] = (),
+        secrets: Hidden = NOTHING_HIDDEN,
         debug: Callable[[str], None] | None = None,
     ) -> None:
         self.id = row.id
@@ -179,13 +179,6 @@ class Values:
     def redact(self, text: str) -> str:
         """The text without secrets."""
         return redact(text, self._secrets)
-
-    def redact_url(self, url: str) -> str:
-        """The URL without secrets, even percent-encoded ones."""
-        from urllib.parse import quote
-
-        encoded = {quote(secret, safe, "utf-8", "surrogateescape") for secret in self._secrets for safe in ("", "/")}
-        return redact(self.redact(url), tuple(sorted(encoded, key=len, reverse=True)))
 
     def _frame_values(self, name: str, job: Job) -> dict[str, Any]:
         """The captured values of the nearest scope that has this name."""

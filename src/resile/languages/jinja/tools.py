@@ -74,7 +74,7 @@ def _http(action: Http, names: JinjaNames) -> dict[str, Any]:
     if not isinstance(params, dict):
         raise ValueRefused("`params` must come to a mapping of names to values")
     # Messages show the url without its query.
-    settings["shown"] = names.scope.run.redact_url(settings["url"].partition("?")[0].partition("#")[0])
+    settings["shown"] = names.scope.run.redact(settings["url"].partition("?")[0].partition("#")[0])
     pairs = _pairs({**params, **again.get("params", {})})
     if pairs:
         settings["url"] += ("&" if "?" in settings["url"] else "?") + urlencode(pairs)

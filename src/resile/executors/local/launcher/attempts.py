@@ -33,6 +33,7 @@ from resile.executors.local.launcher.start_after import WaitingStarts
 from resile.executors.local.launcher.system_calls import signal
 from resile.executors.local.oom import OomCounter
 from resile.executors.local.processes import boot_seconds
+from resile.executors.redaction import Patterns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Attempts:
         self.output = Output(epoll)
         self.orphans = Orphans(epoll)
         self.spawner = Spawner()
-        self.secrets: tuple[bytes, ...] = ()
+        self.secrets = Patterns(())
         self.folder = self.token = b""
         # Why no attempt may start: the spool can't be written.
         self.blocked_errno = ENOSPC

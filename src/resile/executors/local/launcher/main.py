@@ -28,8 +28,8 @@ from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.attempts import CHECK_AGAIN_SECONDS, Attempts
 from resile.executors.local.launcher.pool import NEVER
 from resile.executors.local.processes import boot_seconds
-from resile.executors.local.redaction import patterns_of
 from resile.executors.local.spool import Spool
+from resile.executors.redaction import Patterns
 
 RECEIVE_BYTES = 256 * 1024
 PUBLISH_STARTS_SECONDS = 0.010
@@ -212,7 +212,7 @@ class Launcher:
                 attempts.blocked_errno = error.errno or ENOSPC
         attempts.set_slots(slots)
         attempts.clock_offset = offset
-        attempts.secrets = patterns_of(secrets)
+        attempts.secrets = Patterns(secrets)
         attempts.spawner.configure(attempts.token, cwd, env)
 
     def flush(self) -> None:

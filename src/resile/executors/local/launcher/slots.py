@@ -19,7 +19,7 @@ from _thread import allocate_lock
 from errno import EINVAL
 
 from resile.executors.local.launcher.spawner import Actions
-from resile.executors.local.redaction import Stream
+from resile.executors.redaction import Patterns, Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Pipe:
         self.size = self.start = self.errno = 0
         self.redactor: Stream | None = None
 
-    def begin(self, secrets: tuple[bytes, ...]) -> None:
+    def begin(self, secrets: Patterns) -> None:
         """Note the offset at which the next attempt's output begins."""
         self.start = self.size
         self.errno = 0
