@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markupsafe import Markup
 
@@ -92,6 +92,7 @@ FORMS = [
 ]
 
 
+@settings(deadline=None)
 @given(VALUES, st.sampled_from(FORMS))
 def test_no_value_that_a_template_yields_can_stop_the_log(value: Any, text: str) -> None:
     """Whatever a value is and whatever is done with it, it is refused or it is what the log reads back."""

@@ -7,7 +7,8 @@
     render_command, render_url no value can become code         holds(text, find)      a condition
 
 `find` returns the value of a name, or MISSING; it is only called for names that a template mentions. A MISSING name
-raises Unknown. Templates run in Jinja's sandbox, with few statements, and results are bounded.
+raises Unknown. Templates run in Jinja's sandbox, with few statements, and results are bounded; a template that could
+cost more than its values are long (cost.py) runs in a process with limits (bounded.py).
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from resile.languages.bounded import TooMuch, call_bounded
 from resile.languages.braces import Write, quote_outputs
+from resile.languages.jinja.cost import Cost, are_small, cost_of, is_wide_format
 from resile.languages.jinja.plain_values import plain_data, plain_text, stand_in_for
-from resile.languages.references import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
+from resile.languages.references import MISSING, TEMPLATES_KEPT, ValueRefused, refuse_nul, text_of
 from resile.languages.urls import encode_value
-from resile.model.limits import VALUE_BYTES_MAX
+from resile.model.limits import TEMPLATE_MEMORY_BYTES_MAX, VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -34,6 +37,7 @@ STATEMENTS = ("if", "for", "set")
 """The statements that are allowed; others load files, define functions, or write text for an unknown position."""
 LOOP_DEPTH_MAX = 2
 NUMBER_BITS_MAX = 4_096
+_NO_MEMORY = f"it needs more than {TEMPLATE_MEMORY_BYTES_MAX >> 20} MB of memory"
 # Not a valid name in a template.
 _WRITE = "write a value"
 _FALSE_TEXTS = ("", "0", "false", "none", "null")
@@ -54,15 +58,23 @@ Find = Callable[[str], Any]
 
 
 class Unknown(ValueRefused):
-    """A template names something that the step can't see."""
+    """A template names something that the step can't see; with `no_result`, a step that has not run."""
+
+    def __init__(self, message: str, *, no_result: bool = False) -> None:
+        super().__init__(message)
+        self.no_result = no_result
 
 
 class Parsed(Struct, frozen=True):
-    """A parsed template: the names it uses, and whether it is one `{{ ... }}` and nothing else."""
+    """A parsed template: the names it uses, and whether it is one `{{ ... }}` and nothing else.
+
+    `cost` says whether it needs a process with limits.
+    """
 
     template: Any
     names: frozenset[str]
     is_one: bool
+    cost: Cost
 
 
 @cache
@@ -76,10 +88,10 @@ def _environment() -> Environment:
     class Bounded(ImmutableSandboxedEnvironment):
         """The sandbox, with limits on sizes, and with a mapping's keys before its methods."""
 
-        intercepted_binops = frozenset(("*", "**"))
+        intercepted_binops = frozenset(("*", "**", "%"))
 
         def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-            """Compute a product or a power of bounded size."""
+            """Compute a product, a power or a format of bounded size."""
             _check_size(operator, left, right)
             return super().call_binop(context, operator, left, right)
 
@@ -121,7 +133,9 @@ def _check_size(operator: str, left: Any, right: Any) -> None:
     from jinja2.exceptions import SecurityError
 
     numbers = [value for value in (left, right) if isinstance(value, int)]
-    if operator == "**":
+    if operator == "%":
+        too_large = isinstance(left, str) and is_wide_format(left)
+    elif operator == "**":
         too_large = len(numbers) == 2 and left.bit_length() * max(right, 0) > NUMBER_BITS_MAX
     elif len(numbers) == 2:
         too_large = left.bit_length() + right.bit_length() > NUMBER_BITS_MAX
@@ -184,7 +198,11 @@ def parse(text: str) -> Parsed:
     only = tree.body[0] if len(tree.body) == 1 else None
     parts = only.nodes if isinstance(only, nodes.Output) else []
     is_one = len(parts) == 1 and not isinstance(parts[0], nodes.TemplateData)
-    return Parsed(template, frozenset(meta.find_undeclared_variables(tree)), is_one)
+    tracker = meta.TrackingCodeGenerator(environment)
+    # An optimizer would compute what is constant, without limits.
+    tracker.optimizer = None
+    tracker.visit(tree)
+    return Parsed(template, frozenset(tracker.undeclared_identifiers), is_one, cost_of(tree))
 
 
 def _check(node: Node, depth: int) -> None:
@@ -250,29 +268,85 @@ def render(text: str, find: Find, write: Write = plain_text) -> str:
     """The text with its values; raises ValueRefused if that fails, Unknown for an unknown name."""
     if not is_template(text):
         return text
-    from jinja2.exceptions import UndefinedError
-
     refused = problem(text)
     if refused:
         raise ValueRefused(f"the template can't be rendered: {refused}")
     template = parse(text)
     known = {name: value for name in template.names if (value := find(name)) is not MISSING}
+    is_cheap = template.cost == "plain" or (template.cost == "linear" and are_small(known.values()))
+    rendered = _render_known(text, known, write) if is_cheap else _render_bounded(text, known, write)
+    if len(rendered) > VALUE_BYTES_MAX:
+        raise ValueRefused(f"the template `{_beginning_of(text)}` gives more than {VALUE_BYTES_MAX} characters")
+    return rendered
+
+
+def _render_known(text: str, known: dict[str, Any], write: Write) -> str:
+    """Render a template in this process."""
+    from jinja2.exceptions import UndefinedError
+
     try:
-        rendered: str = template.template.render({**known, _WRITE: write})
+        rendered: str = parse(text).template.render({**known, _WRITE: write})
     except UndefinedError as error:
-        from resile.languages.jinja.undefined import message_of
+        from resile.languages.jinja.undefined import NoResult, message_of
 
         said = message_of(error, text, known, _environment())
-        raise Unknown(f"the template `{_beginning_of(text)}` can't be rendered: {said}") from error
+        raise Unknown(
+            f"the template `{_beginning_of(text)}` can't be rendered: {said}", no_result=isinstance(error, NoResult)
+        ) from error
     except ValueRefused:
         raise
+    except MemoryError:
+        raise ValueRefused(f"the template `{_beginning_of(text)}` can't be rendered: {_NO_MEMORY}") from None
     except Exception as error:
         # Any error of a value that is added, compared or passed to a filter.
         said = " ".join(_TYPE.sub(lambda found: repr(_TYPES[found[1]]), str(error)).split()) or type(error).__name__
         raise ValueRefused(f"the template `{_beginning_of(text)}` can't be rendered: {said}") from error
-    if len(rendered) > VALUE_BYTES_MAX:
-        raise ValueRefused(f"the template `{_beginning_of(text)}` gives more than {VALUE_BYTES_MAX} characters")
     return rendered
+
+
+def _render_bounded(text: str, known: dict[str, Any], write: Write) -> str:
+    """Render a template in a process with limits; the values of its outputs come back, and are written here."""
+
+    def make() -> tuple[Any, ...]:
+        """Render with a mark for each output: the values and the text, or an error."""
+        values: list[Any] = []
+        size = 0
+
+        def keep(value: Any) -> str:
+            nonlocal size
+            # A number can be too large for data and still be written.
+            values.append(value if type(value) is int else _data_of(text, value))
+            size += len(values[-1]) if isinstance(values[-1], str) else 1
+            if size > VALUE_BYTES_MAX:
+                raise ValueRefused(f"the template `{_beginning_of(text)}` gives more than {VALUE_BYTES_MAX} characters")
+            return f"\0{len(values) - 1}\0"
+
+        try:
+            return values, _render_known(text, known, keep)
+        except Unknown as unknown:
+            return "unknown", unknown.message, unknown.no_result
+        except ValueRefused as refused:
+            return "refused", refused.message
+
+    refuse_nul(text)
+    try:
+        first, second, *more = call_bounded(make)
+    except TooMuch as limit:
+        raise ValueRefused(f"the template `{_beginning_of(text)}` can't be rendered: {limit}") from None
+    if first == "unknown":
+        raise Unknown(second, no_result=more[0])
+    if first == "refused":
+        raise ValueRefused(second)
+    parts = second.split("\0")
+    return "".join(write(first[int(part)]) if at % 2 else part for at, part in enumerate(parts))
+
+
+def _data_of(text: str, value: Any) -> Any:
+    """A value as data, while its errors still count as the template's."""
+    try:
+        return plain_data(value)
+    except ValueRefused as refused:
+        raise ValueRefused(f"the template `{_beginning_of(text)}` can't be rendered: {refused.message}") from refused
 
 
 def _beginning_of(text: str) -> str:
@@ -287,13 +361,8 @@ def value_of(text: str, find: Find) -> Any:
     found: list[Any] = []
 
     def write(value: Any) -> str:
-        """Keep the value as data, while its errors still count as the template's."""
-        try:
-            found.append(plain_data(value))
-        except ValueRefused as refused:
-            raise ValueRefused(
-                f"the template `{_beginning_of(text)}` can't be rendered: {refused.message}"
-            ) from refused
+        """Keep the value."""
+        found.append(_data_of(text, value))
         return ""
 
     render(text.strip(), find, write)
@@ -339,9 +408,7 @@ def holds(text: str, find: Find) -> bool:
     try:
         value = value_of(condition_text(text), find)
     except Unknown as problem:
-        from resile.languages.jinja.undefined import NoResult
-
-        if isinstance(problem.__cause__, NoResult):
+        if problem.no_result:
             # A condition on a step that has not run does not hold.
             return False
         raise
