@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import os
 import select
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 
@@ -76,6 +76,9 @@ class MemoryOutput:
         first = start if start >= 0 else max(0, output_size(log, stream) + start)
         text = self.texts.get((log.segment, stream), b"")[first:]
         return text if length is None else text[:length]
+
+    def sync_output(self, logs: Iterable[LogRange]) -> None:
+        """There is no disk."""
 
     def follow_output(self, log: LogRange, stream: Stream, start: int, length: int, *, job: int, attempt: int) -> bytes:
         """Bytes of one stream."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from resile.engine.log_files import CHUNK_BYTES, export_attempt
+from resile.executors.contract import OutputLost
 from resile.model.failure import LogRange
 from resile.store.contract import AttemptRow
 from tests.executors.local.driver import driving, sh
@@ -32,8 +35,8 @@ def test_export_copies_more_than_one_chunk(tmp_path: Path) -> None:
 
 
 def test_export_of_output_that_is_gone_writes_nothing(tmp_path: Path) -> None:
-    """A deleted segment leaves no empty file behind."""
-    with driving(tmp_path, slots=1) as driver:
+    """A deleted segment is an error that leaves no empty file behind."""
+    with driving(tmp_path, slots=1) as driver, pytest.raises(OutputLost):
         export_attempt(
             driver.executor,
             1,

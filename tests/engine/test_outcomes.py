@@ -79,9 +79,9 @@ def test_an_attempt_that_an_interrupt_killed_is_withdrawn(tmp_path: Path) -> Non
 
 
 def test_an_attempt_whose_output_found_no_room_is_withdrawn(tmp_path: Path) -> None:
-    """A full disk is no failure of the step."""
+    """A full disk is no failure of a step that could not start for it."""
     full = Ended(1, 1, START, START + 2.0, 0, 0.0, 0, NO_LOG, "", ENOSPC, "output")
-    assert parts_of(tmp_path, RUN).observe(full) == (AttemptWithdrawn(START + 2.0, 1, 1, started=True), None)
+    assert parts_of(tmp_path, RUN).observe(full) == (AttemptWithdrawn(START + 2.0, 1, 1), None)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from resile.engine.log_files import export_attempt
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import fold_log, row_of
 from resile.errors import ResileError
-from resile.executors.contract import OutputReader
+from resile.executors.contract import OutputLost, OutputReader
 from resile.executors.contract import Stream as OutputStream
 from resile.executors.output import open_output
 from resile.model.failure import LogRange
@@ -30,6 +30,7 @@ from resile.model.nested import steps_within
 from resile.store.contract import AttemptRow, JobRow, RunRow, Store
 
 CHUNK_BYTES = 256 * 1024
+LOST_SHOWN_MAX = 5
 
 Stream = Literal["both", "out", "err"]
 _STREAMS: dict[Stream, tuple[OutputStream, ...]] = {"both": ("out", "err"), "out": ("out",), "err": ("err",)}
@@ -54,15 +55,22 @@ class _Reader(Struct):
     tried: AttemptRow
     seen: dict[OutputStream, int]
 
-    def parts(self, row: RunRow, stream: Stream) -> Iterator[LogPart]:
-        """The attempt's output beyond the bytes already read, in pieces."""
+    def parts(self, row: RunRow, stream: Stream, lost: list[str]) -> Iterator[LogPart]:
+        """The attempt's output beyond the bytes already read, in pieces; adds a step whose output is lost to `lost`."""
         if self.tried.log is None:
             return
         output = open_output(epoch_folder(row.output, row.id, self.tried.epoch))
         for one in _STREAMS[stream]:
-            while data := _piece(output, self.tried.log, self.tried, one, self.seen.get(one, 0)):
-                self.seen[one] = self.seen.get(one, 0) + len(data)
-                yield LogPart(self.tried.job, self.name, self.tried.attempt, one, data)
+            data = b"?"
+            while data:
+                try:
+                    data = _piece(output, self.tried.log, self.tried, one, self.seen.get(one, 0))
+                except OutputLost as problem:
+                    data = problem.data
+                    lost += [] if data else [self.name]
+                if data:
+                    self.seen[one] = self.seen.get(one, 0) + len(data)
+                    yield LogPart(self.tried.job, self.name, self.tried.attempt, one, data)
 
 
 def logs(
@@ -72,9 +80,11 @@ def logs(
     row = row_of(store, number)
     state = fold_log(store, row)
     _check(store, state, row, step, attempt)
+    lost: list[str] = []
     for job, tried in _attempts(store, state, row, step):
         if attempt in (None, tried.attempt):
-            yield from _Reader(name_of(job), tried, {}).parts(row, stream)
+            yield from _Reader(name_of(job), tried, {}).parts(row, stream, lost)
+    _refuse_lost(lost, row)
 
 
 def follow_logs(
@@ -83,13 +93,14 @@ def follow_logs(
     """Like `logs`, then the output that is still being written, until no engine drives the run any more."""
     row = row_of(store, number)
     running: dict[tuple[int, int], _Reader] = {}
+    lost: list[str] = []
     with store.reading():
         state = fold_log(store, row)
         _check(store, state, row, step, None)
         for job, tried in _attempts(store, state, row, step):
             if attempt in (None, tried.attempt):
                 reader = _Reader(name_of(job), tried, {})
-                yield from reader.parts(row, stream)
+                yield from reader.parts(row, stream, lost)
                 if tried.ended_at is None:
                     running[tried.job, tried.attempt] = reader
     after = state.seq
@@ -98,12 +109,13 @@ def follow_logs(
         if store.has_changed() or not driven:
             after = _look(store, row, after, step, attempt, running)
         for key, reader in list(running.items()):
-            yield from reader.parts(row, stream)
+            yield from reader.parts(row, stream, lost)
             if reader.tried.ended_at is not None:
                 del running[key]
         if not driven:
             if attempt is not None:
                 _check(store, fold_log(store, row), row, step, attempt)
+            _refuse_lost(lost, row)
             return
         time.sleep(FOLLOW_SECONDS)
 
@@ -137,12 +149,28 @@ def export_logs(store: Store, number: int, folder: str) -> LogExport:
         raise ResileError("not-a-folder", f"{folder} is not a folder", where=folder, hint="name one for the log files")
     row = row_of(store, number)
     written = 0
+    lost: list[str] = []
+    names = {job.id: name_of(job) for job in store.jobs(number)}
     for tried in store.attempts(number):
         output = open_output(epoch_folder(row.output, number, tried.epoch))
-        export_attempt(output, number, tried, folder)
+        try:
+            export_attempt(output, number, tried, folder, durable=True)
+        except OutputLost:
+            lost.append(names[tried.job])
+            continue
         if tried.log is not None:
             written += bool(tried.log.out_length) + bool(tried.log.err_length)
+    _refuse_lost(lost, row)
     return LogExport(run=number, folder=folder, files=written)
+
+
+def _refuse_lost(steps: list[str], row: RunRow) -> None:
+    """Raise an error that names the steps whose output can't be read whole, after everything else was shown."""
+    if steps:
+        names = " and ".join(repr(step) for step in dict.fromkeys(steps[:LOST_SHOWN_MAX]))
+        more = f" and of {len(steps) - LOST_SHOWN_MAX} more attempts" if len(steps) > LOST_SHOWN_MAX else ""
+        hint = "the disk was full, or the files were removed or cut; only the steps can write it again"
+        raise ResileError("output-lost", f"the output of {names}{more} is lost", where=row.output, hint=hint)
 
 
 def name_of(job: JobRow) -> str:

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from resile.commands.documents.answers import Migration
 from resile.commands.load import CompileOptions, compile_any, require_workflow
 from resile.errors import ResileError
+from resile.model.folders import put_in_place
 
 
 def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions(), force: bool = False) -> Migration:
@@ -28,6 +29,6 @@ def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions()
     if out:
         with open(f"{out}.part", "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(f"{out}.part", out)
+            put_in_place(file, f"{out}.part", out)
     differences = [finding for finding in found if finding.severity != "error"]
     return Migration(out=out or None, differences=differences, text=UNSET if out else text)

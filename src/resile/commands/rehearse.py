@@ -29,6 +29,7 @@ from resile.engine.paths import epoch_folder
 from resile.engine.resources import measure, refuse_misfits
 from resile.engine.session import Session, create, take
 from resile.errors import ResileError
+from resile.executors.contract import readable_output
 from resile.executors.outcome import decode_text, signal_name, signature_of
 from resile.executors.output import open_output
 from resile.model import codec
@@ -194,8 +195,8 @@ class _Stage:
                 exit_code=tried.exit_code,
                 message=tried.failure.message if tried.failure is not None else "",
                 seconds=round(tried.usage.wall_seconds, 3),
-                stdout=decode_text(output.read_output(tried.log, "out", -TAIL_BYTES)),
-                stderr=decode_text(output.read_output(tried.log, "err", -TAIL_BYTES)),
+                stdout=decode_text(readable_output(output, tried.log, "out", -TAIL_BYTES)),
+                stderr=decode_text(readable_output(output, tried.log, "err", -TAIL_BYTES)),
             )
 
 

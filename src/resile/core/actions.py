@@ -47,11 +47,12 @@ class StartAttempt(_ForAttempt, frozen=True, gc=False):
     """Run this attempt of this job as soon as a slot is free; `gpus` are the device numbers granted to it.
 
     `after` lists attempts as (job, attempt). The executor starts this one when all of them have ended with exit 0, and
-    withdraws it as soon as one of them ends otherwise.
+    withdraws it as soon as one of them ends otherwise. An attempt that is `refused` fails with this message.
     """
 
     gpus: tuple[int, ...] = ()
     after: tuple[tuple[int, int], ...] = ()
+    refused: str = ""
 
 
 class KillAttempt(_ForAttempt, frozen=True, gc=False):

@@ -23,7 +23,8 @@ def on_condition_answered(reaction: Reaction, event: ConditionAnswered) -> None:
         return
     if event.problem:
         reaction.note("expression_rejected", job, {"problem": event.problem})
-    if event.value:
+    job.refused = event.refused
+    if event.value or event.refused:
         job.waits_for = ""
         reaction.enqueue(job, job.because)
     else:

@@ -81,10 +81,17 @@ def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
         reaction.at = event.at
     release(state, job)
     job.exit_code = outcome.exit_code
+    job.output_lost = outcome.output_lost
     step = state.step_of(job)
     if outcome.failure is None and type(step.action) in _HOSTING:
         _begin_hosting(reaction, event, job)
         return
+    if outcome.output_lost:
+        # Those of an earlier visit are not this one's.
+        values = state.frame_of(job.scope).values
+        state.frame_of(job.scope).values = {
+            name: value for name, value in values.items() if name not in [one.name for one in step.capture]
+        }
     if outcome.values:
         state.frame_of(job.scope).values.update(outcome.values)
         if outcome.failure is None and state.is_end(job):
@@ -170,6 +177,8 @@ def _usage_data(event: AttemptEnded) -> dict[str, Any]:
     }
     if outcome.memory:
         data["memory"] = outcome.memory
+    if outcome.output_lost:
+        data["output_lost"] = True
     if outcome.remarks:
         data["remarks"] = list(outcome.remarks)
     return data

@@ -109,10 +109,14 @@ class AttemptWithdrawn(_OfAttempt, frozen=True, tag="attempt_withdrawn"):
 
 
 class ConditionAnswered(_OfJob, frozen=True, tag="condition_answered"):
-    """A step's `when` was evaluated; `problem` says why a broken expression counts as false."""
+    """A step's `when` was evaluated; `problem` says why a broken expression counts as false.
+
+    `refused` says why there is no answer: it needs an output that is lost. The step then fails.
+    """
 
     value: bool
     problem: str = ""
+    refused: str = ""
 
 
 class ArcsAnswered(_OfJob, frozen=True, tag="arcs_answered"):

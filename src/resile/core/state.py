@@ -96,6 +96,7 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     `repaired` it. `accepted`: why dependents go on although the job did not complete: its failure is `tolerated`, some
     items of its fan-out succeeded (`partial`), or a judge skipped it (`judged`). A `stale` job starts over when its
     attempt has ended. `in_doubt`: its attempt was reserved in another boot, or before the executor's records were lost.
+    `output_lost`: that of its last attempt. `refused`: why its `when` has no answer; its attempts fail with that.
     """
 
     id: int
@@ -115,6 +116,8 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     dependents_notified: bool = False
     stale: bool = False
     in_doubt: bool = False
+    output_lost: bool = False
+    refused: str = ""
     timer_at: float = 0.0
     rule: int = NO_RULE
     repair_scope: int = 0

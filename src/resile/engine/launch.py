@@ -27,7 +27,7 @@ from resile.languages.contract import render_text
 from resile.languages.references import ValueRefused
 from resile.languages.surroundings import failed_job
 from resile.model.failure import Failure, Outcome, contract_failure
-from resile.model.folders import create_file, make_folder
+from resile.model.folders import create_file, make_folder, put_in_place
 from resile.model.workflow import FanOut, Step
 
 if TYPE_CHECKING:
@@ -84,8 +84,11 @@ class Attempt:
         if ending != HEAD:
             self.performer.files.setdefault((job, attempt), []).append(path)
         make_folder(os.path.dirname(path))
-        with create_file(path) as file:
+        part = f"{path}.part" if ending == HEAD else path
+        with create_file(part) as file:
             file.write(text)
+            if ending == HEAD:
+                put_in_place(file, part, path)
         return os.fsencode(path)
 
     def with_stdin(self, argv: Argv, ending: str, text: bytes) -> Argv:
@@ -156,9 +159,14 @@ class Performer:
         step = self.state.step_of(job)
         if self._rehearsal is not None and (supposed := self._rehearsal(order, step)) is not None:
             return supposed
+        if order.refused:
+            return self._refuse(job, step, contract_failure(order.refused, "output lost"))
+        self.values.texts.lost = ""
         try:
             memory = self.evaluators.step_events.enter(job, step) if step.effects else {}
-            return prepare_of(type(step.action))(Attempt(self, order, job, step, memory))
+            prepared = prepare_of(type(step.action))(Attempt(self, order, job, step, memory))
+            self.values.texts.refuse_lost()
+            return prepared
         except ValueRefused as problem:
             return self._refuse(job, step, contract_failure(str(problem), "value refused"))
         except UnicodeError:

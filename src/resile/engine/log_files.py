@@ -8,9 +8,9 @@ from threading import Thread
 
 from resile.core.state import State
 from resile.engine.paths import named_logs
-from resile.executors.contract import OutputReader, Stream
+from resile.executors.contract import OutputLost, OutputReader, Stream
 from resile.model.failure import LogRange
-from resile.model.folders import create_file, make_folder
+from resile.model.folders import create_file, make_folder, put_in_place
 from resile.store.contract import AttemptRow
 
 EVERY_ATTEMPT_JOBS_MAX = 1_000
@@ -29,7 +29,7 @@ class LogFiles:
         self._state = state
         self._queue: SimpleQueue[AttemptRow | None] = SimpleQueue()
         self._thread: Thread | None = None
-        self.problem: OSError | None = None
+        self.problem: OSError | OutputLost | None = None
 
     def write(self, row: AttemptRow, *, at_once: bool) -> None:
         """Export an attempt's output if it has any: queued, or at once if a repair is going to read it."""
@@ -61,25 +61,31 @@ class LogFiles:
         """Export one attempt."""
         try:
             export_attempt(self._output, self._run, row, self._folder)
-        except OSError as problem:
+        except (OSError, OutputLost) as problem:
             self.problem = problem
 
 
-def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str) -> None:
-    """Export the output of one attempt to `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`, if it wrote anything."""
+def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str, *, durable: bool = False) -> None:
+    """Export the output of one attempt to `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`, if it wrote anything.
+
+    The copies that a run makes beside itself are not flushed: the log never reads them, and they can be made again.
+    """
     for stream in _ENDINGS:
         data = output.read_output(row.log, stream, 0, CHUNK_BYTES)
         if data:
             make_folder(into)
             name = f"job_wf{run}_j{row.job}_r{row.epoch}_a{row.attempt}{_ENDINGS[stream]}"
-            _write(output, row.log, stream, data, os.path.join(into, name))
+            _write(output, row.log, stream, data, os.path.join(into, name), durable)
 
 
-def _write(output: OutputReader, log: LogRange | None, stream: Stream, data: bytes, path: str) -> None:
+def _write(output: OutputReader, log: LogRange | None, stream: Stream, data: bytes, path: str, durable: bool) -> None:
     """Write one stream, which begins with `data`, to a file, atomically."""
     part = f"{path}.part"
     with create_file(part) as file:
         while data:
             file.write(data)
             data = output.read_output(log, stream, file.tell(), CHUNK_BYTES)
+        if durable:
+            put_in_place(file, part, path)
+            return
     os.rename(part, path)

@@ -33,7 +33,7 @@ from resile.engine.evaluation.questions import Conditions
 from resile.engine.journal import Journal
 from resile.engine.launch import Performer
 from resile.engine.log_files import LogFiles
-from resile.engine.outcomes import Observer, is_output_lost
+from resile.engine.outcomes import Observer, has_no_room
 from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Executor, Launch, Returned, Started
 from resile.model.status import RunStatus
@@ -169,10 +169,10 @@ class Engine:
                 self._running.add(key)
             else:
                 self._running.discard(key)
-            if type(report) is Ended and is_output_lost(report) and report.at >= self._opened_at:
+            if type(report) is Ended and has_no_room(report) and report.at >= self._opened_at:
                 self.problem = StoreFull(
                     "disk-full",
-                    "the disk is full: what a step printed could not be kept",
+                    "the disk is full: there is no room for what steps print",
                     hint=f"make room, then `resile resume {self._lease.run}`",
                 )
                 self._interrupts = max(1, self._interrupts)

@@ -29,10 +29,20 @@ from resile.engine.launch import Performer
 from resile.engine.resources import time_limit
 from resile.engine.secrets import Hidden, redact, redact_failure, redact_outcome, redact_value
 from resile.executors import outcome as evidence
-from resile.executors.contract import Adopted, Ended, Lost, OutputReader, Report, Returned, Started, Withdrawn
+from resile.executors.contract import (
+    Adopted,
+    Ended,
+    Lost,
+    OutputLost,
+    OutputReader,
+    Report,
+    Returned,
+    Started,
+    Withdrawn,
+)
 from resile.languages.contract import render_text
 from resile.languages.references import MISSING, ValueRefused
-from resile.model.failure import Kind, Outcome, contract_failure
+from resile.model.failure import Kind, Outcome, contract_failure, output_lost
 from resile.model.status import Status
 from resile.model.workflow import Agent, Capture, Child, FanOut, Step, Validate
 from resile.store.contract import AttemptRow
@@ -75,13 +85,12 @@ class Observer:
                 outcome = self._apply_cases(report.job, self._outcome_of_call(report))
                 return self.end_attempt(report.job, report.attempt, report.at, outcome, pid=report.pid)
             case Ended():
-                if is_output_lost(report) or (interrupted and report.reason == "killed"):
+                if has_no_room(report) or (interrupted and report.reason == "killed"):
                     self._started.pop((report.job, report.attempt), None)
                     self._performer.remove_files(report.job, report.attempt)
-                    return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
-                limit = self._time_limit_of(report) if report.reason else 0.0
-                outcome = evidence.outcome_of(report, self._output, limit, self._directory_of(report))
-                outcome = self._complete(report, outcome)
+                    started = not has_no_room(report)
+                    return AttemptWithdrawn(report.at, report.job, report.attempt, started=started), None
+                outcome = self._outcome_of_end(report)
                 canceled = report.reason == "killed"
                 if not canceled:
                     outcome = self._apply_cases(report.job, outcome)
@@ -129,6 +138,36 @@ class Observer:
         )
         return AttemptEnded(at, job, attempt, outcome, canceled, pid), row
 
+    def _outcome_of_end(self, report: Ended) -> Outcome:
+        """The outcome of a command. What it printed may be lost, for want of room or by a power cut: the exit code
+        counts all the same, so that it is not run again for it.
+        """
+        lost = report.spawn_stage == "output" and bool(report.log.segment)
+        if lost:
+            report = msgspec.structs.replace(report, spawn_error=0, spawn_stage="")
+        limit = self._time_limit_of(report) if report.reason else 0.0
+        outcome = evidence.outcome_of(report, self._output, limit, self._directory_of(report))
+        if not lost:
+            try:
+                return self._complete(report, outcome)
+            except ValueRefused as problem:
+                return _fail_contract(outcome, problem.message, "value refused")
+            except OutputLost:
+                pass
+        outcome = msgspec.structs.replace(outcome, output_lost=True)
+        job = self._state.jobs.get(report.job)
+        if job is None or outcome.failure is not None:
+            return outcome
+        step = self._state.step_of(job)
+        if isinstance(step.action, FanOut):
+            return _fail_contract(outcome, output_lost(step.name), "output lost")
+        try:
+            return self._check_outputs(report, job, step, outcome)
+        except ValueRefused as problem:
+            return _fail_contract(outcome, problem.message, "value refused")
+        except OutputLost:
+            return outcome
+
     def _capture_for_owners(self, job: Job, outcome: Outcome, at: float) -> Outcome:
         """Add the values that the owners of a fallback capture from the output of its last command.
 
@@ -150,6 +189,8 @@ class Observer:
             except CaptureRefused as problem:
                 message = f"the fallback of {step.name!r}: {problem}"
                 return _fail_contract(outcome, redact(message, self._secrets), "capture")
+            except OutputLost:
+                return _fail_contract(outcome, output_lost(self._state.step_of(job).name), "output lost")
             if step.transform is not None:
                 made = self._evaluators.complete(other, step, outcome, values[captures[0].name], at)
                 if made.failure is not None:
@@ -183,7 +224,12 @@ class Observer:
         if job is None:
             return outcome
         step = self._state.step_of(job)
-        return self._evaluators.step_events.conclude(job, step, outcome) if step.cases or step.effects else outcome
+        if not (step.cases or step.effects):
+            return outcome
+        try:
+            return self._evaluators.step_events.conclude(job, step, outcome)
+        except ValueRefused as problem:
+            return _fail_contract(outcome, problem.message, "value refused")
 
     def _complete(self, report: Ended, outcome: Outcome) -> Outcome:
         """Add the results that the step promised to the outcome: captures, output files, a commit, `end`'s verdict."""
@@ -270,8 +316,11 @@ class Observer:
         joined = [one.name for one in captures if one.form == "combined"] if self._in_handler(job) else []
         own = tuple(Capture(one.name) if one.name in joined else one for one in captures)
         values = capture_output(self._output, outcome.log, own, outcome.exit_code, outcome.usage.wall_seconds)
-        for name in joined:
-            values[name] = "\n".join(filter(None, (*self._values.texts.outputs_before(job), values[name])))
+        try:
+            before = self._values.texts.outputs_before(job) if joined else []
+        except ValueRefused as problem:
+            raise CaptureRefused(problem.message) from None
+        values |= {name: "\n".join(filter(None, (*before, values[name]))) for name in joined}
         if step.transform is None:
             values |= {one.name: parse_result(values[one.name]) for one in captures if one.form == "value"}
         return {name: redact_value(value, self._secrets) for name, value in values.items()} if self._secrets else values
@@ -330,9 +379,9 @@ def _fallback_owner_of(state: State, job: Job) -> Job | None:
     return owner if job.id == final and worked else None
 
 
-def is_output_lost(report: Ended) -> bool:
-    """Did the disk have no room for an attempt's output? The step has not failed then: it is retried."""
-    return report.spawn_stage == "output" and report.spawn_error in (ENOSPC, EDQUOT)
+def has_no_room(report: Ended) -> bool:
+    """Did an attempt not start because there is no room for its output? The step has not failed then: it is retried."""
+    return not report.log.segment and report.spawn_stage == "output" and report.spawn_error in (ENOSPC, EDQUOT)
 
 
 def _fail_contract(outcome: Outcome, message: str, signature: str) -> Outcome:

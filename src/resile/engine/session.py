@@ -145,6 +145,7 @@ class Session:
         writer = self._store.writer()
         journal = Journal(writer, row.id, lease.token)
         engine, executor = self._engine(lease, writer, journal, epoch, parallel, launcher, rehearsal)
+        writer.sync_output = executor.sync_output
         finished = False
         # An older Resile, which did not record the machine, removed its records when it closed.
         if state.in_flight and (executor.records == "former" or (executor.records == "none" and state.machine)):

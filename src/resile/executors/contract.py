@@ -8,7 +8,7 @@ that dies between receiving and recording it loses nothing. Local attempts outli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
@@ -140,14 +140,33 @@ def output_size(log: LogRange | None, stream: Stream) -> int:
     return log.out_length if stream == "out" else log.err_length
 
 
+class OutputLost(Exception):
+    """A recorded range of output can't be read whole; `data` is what can be read of it."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.data = data
+
+
+def readable_output(output: OutputReader, log: LogRange | None, stream: Stream, start: int) -> bytes:
+    """Like `read_output`, for evidence: of output that is lost, what can be read of it."""
+    try:
+        return output.read_output(log, stream, start)
+    except OutputLost as lost:
+        return lost.data
+
+
 class OutputReader(Protocol):
     """Reads the output of the attempts of one epoch, by their log ranges; any thread may call it."""
 
     def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
         """At most `length` bytes of an ended attempt's stream from `start` on; a negative `start` counts from the end.
 
-        Empty if the attempt has no log, or its output was deleted.
+        Empty if the attempt has no log. Raises OutputLost if these bytes are not all there.
         """
+
+    def sync_output(self, logs: Iterable[LogRange]) -> None:
+        """Flush the output of these attempts to the disk, each file once; raises OSError."""
 
     def follow_output(self, log: LogRange, stream: Stream, start: int, length: int, *, job: int, attempt: int) -> bytes:
         """Like `read_output` for an attempt that may still run, without lengths in its log range: the output so far."""

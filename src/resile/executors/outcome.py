@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from resile.executors.contract import Ended, Lost, OutputReader
+from resile.executors.contract import Ended, Lost, OutputReader, readable_output
 from resile.model.failure import FAILURE_KINDS, Failure, FailureKind, Kind, Outcome, Usage
 from resile.model.limits import MESSAGE_CHARACTERS_MAX, TAIL_BYTES
 
@@ -35,8 +35,8 @@ def outcome_of(ended: Ended, output: OutputReader, timeout_seconds: float = 0.0,
     code = None if ended.spawn_error and ended.spawn_stage != "output" else exit_code(ended.wait_status)
     if code == 0 and not ended.reason and not ended.spawn_error:
         return Outcome(0, None, usage, ended.log)
-    stdout = decode_text(output.read_output(ended.log, "out", -TAIL_BYTES))
-    stderr = decode_text(output.read_output(ended.log, "err", -TAIL_BYTES))
+    stdout = decode_text(readable_output(output, ended.log, "out", -TAIL_BYTES))
+    stderr = decode_text(readable_output(output, ended.log, "err", -TAIL_BYTES))
     kind = kind_of(ended)
     message = message_of(ended, kind, code, stderr or stdout, timeout_seconds, directory)
     signal = ended.wait_status & 0x7F or None

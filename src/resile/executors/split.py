@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from resile.executors.contract import Executor, Launch, Report, Stream
@@ -65,6 +65,10 @@ class Composite:
 
     def follow_output(self, log: LogRange, stream: Stream, start: int, length: int, *, job: int, attempt: int) -> bytes:
         return self._writer_of(log).follow_output(log, stream, start, length, job=job, attempt=attempt)
+
+    def sync_output(self, logs: Iterable[LogRange]) -> None:
+        # All output of an epoch is in one folder.
+        self._commands.sync_output(logs)
 
     def _writer_of(self, log: LogRange) -> Executor:
         return self._functions if log.segment.startswith(f"{FOLDER}/") else self._commands

@@ -97,6 +97,11 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     types: tuple[str, ...] = ()
 
 
+def output_lost(step: str) -> str:
+    """The message about a step whose output is needed and gone."""
+    return f"the output of {step!r} is lost"
+
+
 def contract_failure(message: str, broken: str, exit_code: int | None = None) -> Failure:
     """A `contract` failure; `broken` names the broken promise in its signature."""
     return Failure(Kind.CONTRACT, message, exit_code, signature=f"{Kind.CONTRACT}: {broken}")
@@ -106,6 +111,7 @@ class Outcome(Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of one attempt; `failure` is None for a success.
 
     `memory` holds the namespaces of the run's memory that the attempt wrote, `remarks` are texts for the log.
+    `output_lost`: what it printed could not be kept whole, so it has no captured values.
     """
 
     exit_code: int | None = None
@@ -115,3 +121,4 @@ class Outcome(Struct, frozen=True, omit_defaults=True, gc=False):
     values: dict[str, Any] = {}
     memory: dict[str, dict[str, Any]] = {}
     remarks: tuple[str, ...] = ()
+    output_lost: bool = False

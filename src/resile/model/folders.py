@@ -3,6 +3,7 @@
     make_folder(path)      the folder and the missing ones above it, 0700
     claim_folder(path)     the same, and the folder must be ours; for the output folder and the state folder
     create_file(path)      a file, 0600
+    put_in_place(file, …)  a file that was written beside its place: there whole or not at all, also after a power cut
 
 "Others" are all but the owner and the owner's own group. The folders above a claimed one are not judged: in a sticky
 one, such as /tmp, no other user can replace the folder; in one that others can write without it, they can.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from resile.errors import ResileError
 
@@ -44,6 +45,23 @@ def create_file(path: str, flags: int = os.O_WRONLY | os.O_TRUNC) -> BinaryIO:
     """Open a file for writing; a new one is readable by its owner only, whatever the umask says."""
     mode = "w+b" if flags & os.O_RDWR else "wb"
     return cast(BinaryIO, open(os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE), mode))
+
+
+def put_in_place(file: IO[Any], part: str, path: str) -> None:
+    """Flush a file that was written as `part` to the disk, rename it to `path`, and flush its folder."""
+    file.flush()
+    os.fsync(file.fileno())
+    os.replace(part, path)
+    sync_folder(os.path.dirname(path) or ".")
+
+
+def sync_folder(path: str) -> None:
+    """Flush a folder to the disk: the names of its files."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def claim_folder(path: str, other: str = "") -> None:

@@ -9,7 +9,7 @@ event that the core received, together with the canonical notes that it caused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -181,6 +181,12 @@ class Batch(Struct, gc=False):
     scopes: tuple[KeptScope, ...] = ()
 
 
+def output_of(batches: Iterable[Batch]) -> list[LogRange]:
+    """Where the output of the attempts in these batches is; attempts without output have none."""
+    logs = (row.log for batch in batches for row in batch.attempts.values())
+    return [log for log in logs if log is not None and (log.out_length or log.err_length)]
+
+
 class Lease(Struct, frozen=True, gc=False):
     """The process that drives a run. Another may take over when the holder is dead or the lease has expired.
 
@@ -215,7 +221,12 @@ class Writer(Protocol):
 
     A transaction that fails leaves nothing behind and stops the writer for good; later batches in the queue are
     dropped, so that the log never has a gap. A batch belongs to the writer once it is submitted.
+
+    Before each transaction the writer has `sync_output` flush the output of the attempts in it: so the log never speaks
+    of output that is not on disk.
     """
+
+    sync_output: Callable[[list[LogRange]], None] | None
 
     def submit(self, batch: Batch, *, at_once: bool = False) -> int:
         """Queue a batch; return its ticket. Batches become durable in order.

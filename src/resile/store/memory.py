@@ -32,6 +32,7 @@ from resile.store.contract import (
     Request,
     RunRow,
     Snapshot,
+    output_of,
     row_of_letter,
 )
 from resile.store.errors import StoreError
@@ -134,6 +135,7 @@ class MemoryWriter(Progress):
         if not batches or self.error is not None:
             return
         try:
+            self.flush_output(output_of(batches))
             self._database.commit(batches)
             self.move(len(batches))
         except StoreError as error:

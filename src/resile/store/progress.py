@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from resile.model.failure import LogRange
 from resile.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Progress:
@@ -13,10 +18,21 @@ class Progress:
 
     def __init__(self) -> None:
         self.error: StoreError | None = None
+        self.sync_output: Callable[[list[LogRange]], None] | None = None
         self._durable = 0
         self._error_raised = False
         self._notified = False
         self._signal = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def flush_output(self, logs: list[LogRange]) -> None:
+        """Have the output flushed that the next transaction speaks of; raises StoreError."""
+        if not logs or self.sync_output is None:
+            return
+        try:
+            self.sync_output(logs)
+        except OSError as error:
+            hint = "make sure that the disk works and has room, then resume the run"
+            raise StoreError("output-disk", f"can't keep the output of steps: {error.strerror}", hint=hint) from None
 
     def move(self, tickets: int) -> None:
         """Record that this many more tickets are durable."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from resile.errors import ResileError
-from resile.executors.contract import Adopted, Ended, Lost, Report, Started, Withdrawn
+from resile.executors.contract import Adopted, Ended, Lost, OutputLost, Report, Started, Withdrawn
 from resile.executors.local import recovery
 from resile.executors.local.executor import SILENT_DEATHS_MAX, read_greeting
 from resile.executors.local.launcher import system_calls
@@ -312,14 +312,21 @@ def limit_file_size(pid: int, limit: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, hard))
 
 
-def test_output_that_does_not_fit_on_the_disk_is_a_failure(tmp_path: Path) -> None:
-    """An attempt whose output could not be kept did not succeed, whatever it exited with."""
+def test_output_that_does_not_fit_on_the_disk_is_known_to_be_lost(tmp_path: Path) -> None:
+    """Its range has all that was printed, so it can't be read whole, and no later output gets into it."""
     with driving(tmp_path) as driver:
         driver.shell("true", job=1)
         limit_file_size(driver.launcher_pid(), 8192)
         ended = driver.run(sh(2, "head -c 20000 /dev/zero"))[2]
         assert (ended.wait_status, ended.spawn_error, ended.spawn_stage) == (0, errno.EFBIG, "output")
-        assert ended.log.out_length == 8192
+        assert ended.log.out_length == 20000
+        with pytest.raises(OutputLost) as lost:
+            driver.out(ended)
+        assert lost.value.data == bytes(8192)
+        limit_file_size(driver.launcher_pid(), resource.RLIM_INFINITY)
+        after = driver.run(sh(3, "echo after"))[3]
+        assert (driver.out(after), after.log.segment != ended.log.segment) == (b"after\n", True)
+        assert not driver.executor.is_whole(ended.log)
 
 
 def test_a_full_disk_stops_new_starts_until_there_is_room(tmp_path: Path) -> None:

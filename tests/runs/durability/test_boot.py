@@ -165,6 +165,27 @@ def test_a_result_on_disk_counts_after_another_boot(boots: Boots) -> None:
     assert boots.effects() == ["running"]
 
 
+def test_a_result_whose_output_the_disk_lacks_counts_without_it(boots: Boots) -> None:
+    """The end reached the disk and the output did not: the step is completed and says that its output is lost."""
+    boots.write(FLOW.replace("read line < go", "echo printed; read line < go") % ("never", "never"))
+    with boots.start("run", "flow.yaml") as run:
+        boots.here.wait()
+        run.send(signal.SIGKILL)
+        run.process.wait()
+    boots.go.open()
+    wait_for(lambda: b"\nE 1 1 " in boots.spool().read_bytes())
+    author, _ = recovery.read_spool(str(boots.spool()))
+    assert author is not None
+    wait_until_gone(author.pid)
+    for segment in boots.spool().parent.glob("*.o"):
+        os.truncate(segment, 0)
+    boots.env["BOOT"] = "second"
+    document = boots.json("resume", "1", code=4)
+    assert boots.attempts(document)["running"] == ("completed", 1)
+    assert [job["output_lost"] for job in document["jobs"] if job["step"] == "running"] == [True]
+    assert boots.effects() == ["running"]
+
+
 def test_a_launcher_killed_in_the_same_boot_leaves_records_that_are_whole(boots: Boots) -> None:
     """What only waited never started: it keeps its number, and what ran is lost."""
     boots.cut("never")

@@ -13,6 +13,7 @@ import msgspec
 from resile.cli.display import output
 from resile.cli.parse import Call, refusal
 from resile.commands.documents import dead_letters
+from resile.model.folders import put_in_place
 from resile.model.status import EXIT_CODES
 
 LIST_DEFAULT = 50
@@ -178,7 +179,7 @@ def export(call: Call) -> int:
         for letter in found:
             file.write(output.encode(letter) + b"\n")
             count += 1
-    os.replace(beside, path)
+        put_in_place(file, beside, path)
     document = dead_letters.LetterExport(run=call.run, file=path, dead_letters=count)
     return output.answer(call, document, lambda *_: [f"{output.plural(count, 'dead letter')} in {path}"])
 

@@ -113,6 +113,8 @@ class Lines(Display):
                 return f"{step} canceled{_because(note)}"
             case "step_parked":
                 return f"{step} parked: {escape(data.get('message', ''))}"
+            case "attempt_succeeded" if data.get("output_lost"):
+                return f"{step} attempt {note.attempt}: its output is lost"
             case "attempt_failed" | "attempt_lost":
                 message = escape(data.get("message", "interrupted"))
                 return f"{step} attempt {note.attempt} {kind.removeprefix('attempt_')}: {message}"

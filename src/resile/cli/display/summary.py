@@ -100,8 +100,11 @@ def _first_items(found: Sequence[_Placed]) -> list[_Placed]:
 
 
 def _remark(job: RunJob) -> str:
+    """What the last column of a job says."""
     if job.cause:
         return f"{output.escape(job.cause.step)} is {job.cause.status}"
+    if job.output_lost:
+        return "its output is lost"
     return "tolerated" if job.tolerated else "recovered" if job.recovered else ""
 
 

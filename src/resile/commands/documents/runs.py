@@ -48,6 +48,7 @@ class RunJob(Struct, frozen=True):
     status: str
     recovered: bool
     tolerated: bool
+    output_lost: bool
     attempts: int
     exit_code: int | None
     seconds: float
@@ -232,6 +233,7 @@ def _job(state: State, job: Job, now: float) -> RunJob:
         STATUS_NAMES[job.status_shown],
         job.recovered,
         job.tolerated,
+        job.output_lost,
         job.attempts_started,
         job.exit_code,
         round(seconds, 3),
@@ -249,6 +251,7 @@ def _gone_job(row: JobRow, now: float) -> RunJob:
         STATUS_NAMES[row.status],
         row.recovered,
         row.tolerated,
+        False,
         row.attempts,
         row.exit_code,
         round(seconds, 3),

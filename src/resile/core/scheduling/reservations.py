@@ -58,7 +58,7 @@ def reserve(state: State, job: Job, after: tuple[tuple[int, int], ...] = ()) -> 
         state.memory_bytes_used += resources.memory_bytes
         job.gpus = tuple(state.gpus_free[: resources.gpus])
         del state.gpus_free[: resources.gpus]
-    return StartAttempt(job.id, job.attempt, job.because, job.gpus, after)
+    return StartAttempt(job.id, job.attempt, job.because, job.gpus, after, job.refused)
 
 
 def release(state: State, job: Job) -> None:

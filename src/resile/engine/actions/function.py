@@ -20,7 +20,7 @@ from resile.core.state import ROOT
 from resile.engine.launch import Attempt, Variables
 from resile.engine.resources import time_limit
 from resile.executors import outcome as evidence
-from resile.executors.contract import Launch, OutputReader, Returned
+from resile.executors.contract import Launch, OutputReader, Returned, readable_output
 from resile.executors.functions.calls import Call, Failed
 from resile.languages.python.modules import NO_HOME, Home
 from resile.languages.python.values import mentions_pickle
@@ -146,8 +146,8 @@ def _failure(report: Returned, output: OutputReader) -> Failure:
     """The exception that a function raised, as a failure with the evidence that rules match."""
     kind: FailureKind = Kind.CONTRACT if report.kind == Kind.CONTRACT else Kind.EXIT
     log = report.log if report.log.segment else None
-    stdout = evidence.decode_text(output.read_output(log, "out", -TAIL_BYTES))
-    stderr = evidence.decode_text(output.read_output(log, "err", -TAIL_BYTES)) or report.traceback[-TAIL_BYTES:]
+    stdout = evidence.decode_text(readable_output(output, log, "out", -TAIL_BYTES))
+    stderr = evidence.decode_text(readable_output(output, log, "err", -TAIL_BYTES)) or report.traceback[-TAIL_BYTES:]
     code = report.exit_code or None
     mark = evidence.signature_of(kind, code, report.message)
     return Failure(kind, report.message, code, None, stdout, stderr, mark, report.types)

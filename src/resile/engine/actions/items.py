@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from resile.engine.secrets import Hidden, redact_value
 from resile.executors.programs.items.text import ItemsRefused, check_item, decode, encode
 from resile.model.fanout import Source
-from resile.model.folders import create_file, make_folder
+from resile.model.folders import create_file, make_folder, put_in_place
 from resile.model.hashing import sha256_hex
 from resile.model.items import Item, LetterGroup
 from resile.model.limits import ITEMS_CHUNK_BYTES, ITEMS_FILTER_SECONDS_MAX
@@ -83,8 +83,9 @@ def write_letters(path: str, groups: Iterable[tuple[LetterGroup, Iterable[Item]]
     """
     make_folder(os.path.dirname(path))
     total = 0
+    parts = (f"{path}.part", f"{_groups_path(path)}.part")
     try:
-        with create_file(path) as file, create_file(_groups_path(path)) as groups_file:
+        with create_file(parts[0]) as file, create_file(parts[1]) as groups_file:
             for group, items in groups:
                 offset, before = file.tell(), total
                 for item in items:
@@ -92,9 +93,8 @@ def write_letters(path: str, groups: Iterable[tuple[LetterGroup, Iterable[Item]]
                     total += 1
                 if total > before:
                     groups_file.write(_line(replace(group, total=total - before, offset=offset)) + b"\n")
-            for written in (file, groups_file):
-                written.flush()
-                os.fsync(written.fileno())
+            put_in_place(file, parts[0], path)
+            put_in_place(groups_file, parts[1], _groups_path(path))
     except BaseException:
         remove_letters(path)
         raise
@@ -104,10 +104,11 @@ def write_letters(path: str, groups: Iterable[tuple[LetterGroup, Iterable[Item]]
 
 
 def remove_letters(path: str) -> None:
-    """Remove the two files of a redrive."""
+    """Remove the two files of a redrive, also if they were not finished."""
     for name in (path, _groups_path(path)):
-        with suppress(FileNotFoundError):
-            os.unlink(name)
+        for ending in ("", ".part"):
+            with suppress(FileNotFoundError):
+                os.unlink(name + ending)
 
 
 def read_groups(path: str, place: int, count: int) -> tuple[tuple[LetterGroup, ...], int, bool]:

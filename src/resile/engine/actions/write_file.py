@@ -9,6 +9,7 @@ from resile.engine.launch import Attempt
 from resile.executors.contract import Launch
 from resile.languages.contract import Program, render_data, render_path, render_text
 from resile.model.failure import Failure, Kind, Outcome
+from resile.model.folders import put_in_place
 from resile.model.workflow import WriteFile
 
 
@@ -28,7 +29,7 @@ def prepare(attempt: Attempt) -> Launch | Outcome:
         os.makedirs(folder, exist_ok=True)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, action.mode), "wb") as file:
             file.write(data)
-        os.replace(part, path)
+            put_in_place(file, part, path)
     except OSError as error:
         message = f"can't write {path}: {error.strerror}"
         return Outcome(1, Failure(Kind.EXIT, message, 1, signature=f"write_file: {error.strerror}"))

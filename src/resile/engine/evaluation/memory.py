@@ -17,6 +17,7 @@ import msgspec
 from resile.engine.secrets import Hidden, redact_value
 from resile.languages.references import ValueRefused
 from resile.languages.surroundings import host_of, workflow_frame
+from resile.model.folders import put_in_place
 from resile.model.limits import VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -96,6 +97,6 @@ class Memories:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             with open(f"{path}.part", "wb") as opened:
                 opened.write(msgspec.json.format(msgspec.json.encode(self._load())))
-            os.replace(f"{path}.part", path)
+                put_in_place(opened, f"{path}.part", path)
         except OSError as error:
             raise ValueRefused(f"the memory file {file.path!r} can't be written: {error.strerror}") from error

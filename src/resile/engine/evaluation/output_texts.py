@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resile.engine.paths import epoch_folder
-from resile.executors.contract import OutputReader, Stream
+from resile.executors.contract import OutputLost, OutputReader, Stream
 from resile.executors.output import open_output
+from resile.languages.references import ValueRefused
+from resile.model.failure import output_lost
 from resile.model.limits import VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class OutputTexts:
-    """Reads the output of one run's attempts; `live` reads the output of the current epoch while that runs."""
+    """Reads the output of one run's attempts; `live` reads the output of the current epoch while that runs.
+
+    `lost` is the message about an output that was needed and is gone. It stays until the caller clears it, because a
+    template language may take the exception for a value that is missing.
+    """
 
     def __init__(self, store: Store, row: RunRow, state: State, live: OutputReader | None = None) -> None:
         self._store = store
@@ -23,6 +29,7 @@ class OutputTexts:
         self._output = row.output
         self._state = state
         self._live = live
+        self.lost = ""
 
     def last(self, job: int, stream: Stream) -> str:
         """The output of a job's last attempt, even if the state has dropped the job."""
@@ -54,4 +61,23 @@ class OutputTexts:
         reader = self._live if row.epoch == self._state.epoch else None
         if reader is None:
             reader = open_output(epoch_folder(self._output, self._run, row.epoch))
-        return reader.read_output(row.log, stream, 0, VALUE_BYTES_MAX).decode("utf-8", "surrogateescape").strip()
+        try:
+            data = reader.read_output(row.log, stream, 0, VALUE_BYTES_MAX)
+        except OutputLost:
+            raise self.lose(row.job) from None
+        return data.decode("utf-8", "surrogateescape").strip()
+
+    def lose(self, job: int) -> ValueRefused:
+        """The error about the output of a job, which is needed and lost."""
+        found = self._state.jobs.get(job)
+        if found is not None:
+            name = self._state.step_of(found).name
+        else:
+            name = next(row.step for row in self._store.jobs(self._run) if row.id == job)
+        self.lost = output_lost(name)
+        return ValueRefused(self.lost)
+
+    def refuse_lost(self) -> None:
+        """Raise ValueRefused if an output was needed and lost since `lost` was cleared."""
+        if self.lost:
+            raise ValueRefused(self.lost)

@@ -12,7 +12,7 @@ from resile.engine.evaluation.values import Values
 from resile.engine.secrets import Hidden, redact, redact_outcome, redact_value
 from resile.languages.references import ValueRefused
 from resile.languages.registry import language_of, language_of_condition
-from resile.model.failure import Outcome
+from resile.model.failure import Outcome, contract_failure
 from resile.model.workflow import Condition, FanOut
 
 if TYPE_CHECKING:
@@ -47,7 +47,11 @@ class Conditions:
             case AnswerArcs():
                 return self._answer_arcs(order, at)
             case AnswerRoute():
-                return self._answer_route(order, at)
+                try:
+                    return self._answer_route(order, at)
+                except ValueRefused as lost:
+                    problems = (redact(lost.message, self._secrets),)
+                    return RouteAnswered(at, order.job, order.about, stop=order.about == "rule", problems=problems)
             case AnswerValue():
                 return self._answer_value(order, at)
         assert_never(order)
@@ -57,7 +61,10 @@ class Conditions:
         job = self._state.jobs[order.job]
         condition = self._state.step_of(job).when
         assert condition is not None
-        value, problem = self._holds(condition, job, at)
+        try:
+            value, problem = self._holds(condition, job, at)
+        except ValueRefused as lost:
+            return ConditionAnswered(at, order.job, False, refused=redact(lost.message, self._secrets))
         return ConditionAnswered(at, order.job, value, redact(problem, self._secrets))
 
     def _answer_arcs(self, order: AnswerArcs, at: float) -> ArcsAnswered:
@@ -109,14 +116,17 @@ class Conditions:
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
         error = job.error
-        if step.cases or step.effects:
-            events = self._step_events()
-            failed = None if error is None else Outcome(1, error.failure)
-            outcome = events.conclude_child(job, step) if failed is None else events.conclude(job, step, failed)
-        elif error is not None:
-            outcome = self._complete(job, step, Outcome(1, error.failure), None, at)
-        else:
-            outcome = self._complete(job, step, Outcome(0), self._values.child_values(job), at)
+        try:
+            if step.cases or step.effects:
+                events = self._step_events()
+                failed = None if error is None else Outcome(1, error.failure)
+                outcome = events.conclude_child(job, step) if failed is None else events.conclude(job, step, failed)
+            elif error is not None:
+                outcome = self._complete(job, step, Outcome(1, error.failure), None, at)
+            else:
+                outcome = self._complete(job, step, Outcome(0), self._values.child_values(job), at)
+        except ValueRefused as lost:
+            outcome = Outcome(1, contract_failure(lost.message, "output lost"))
         return ValueAnswered(at, order.job, order.attempt, redact_outcome(outcome, self._secrets))
 
     def close(self) -> None:
@@ -128,12 +138,17 @@ class Conditions:
         return language_of(self._state.workflow_of(job.scope)).code(self._values)
 
     def _holds(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
-        """Do a condition and all its `besides` hold? And what is wrong with them?"""
+        """Do a condition and all its `besides` hold? And what is wrong with them?
+
+        Raises ValueRefused if an output that they need is lost: nothing is known then.
+        """
         if condition.language == "none":
             found = [self._holds(one, job, at) for one in condition.besides]
             return not any(value for value, _ in found), ""
         language = language_of_condition(condition, self._state.workflow_of(job.scope))
+        self._values.texts.lost = ""
         value, problem = language.condition(condition, self._values, job, at)
+        self._values.texts.refuse_lost()
         for one in condition.besides:
             if value:
                 value, problem = self._holds(one, job, at)

@@ -124,7 +124,15 @@ class Values:
                 if failed is not None:
                     return self.texts.of_failure(failed)
         found = walk(self._frame_values(str(head), job), path)
+        if found is MISSING and (owner := self._lost_capturer(str(head), job)) is not None:
+            raise self.texts.lose(owner.id)
         return self._fanout(path, job) if found is MISSING else found
+
+    def _lost_capturer(self, name: str, job: Job) -> Job | None:
+        """The job that would have captured this name if its output had not been lost."""
+        step = self.capturer(name, job) if any(other.output_lost for other in self.state.jobs.values()) else ""
+        other = self.state.job_named(step, job.scope) if step else None
+        return other if other is not None and other.output_lost else None
 
     def environment(self, job: Job) -> dict[str, str]:
         """The variables that the workflow and the step add to the caller's; each text sees those above it."""
@@ -284,6 +292,8 @@ class Values:
     def _captures_of(self, job: Job) -> dict[str, Any]:
         """The names that a step captures, with their values."""
         frame, step = self.state.frame_of(job.scope), self.state.step_of(job)
+        if job.output_lost and step.capture:
+            raise self.texts.lose(job.id)
         if isinstance(step.action, Child) and not step.capture:
             return frame.outputs.get(step.name, {})
         return {capture.name: frame.values.get(capture.name) for capture in step.capture}

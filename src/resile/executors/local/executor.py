@@ -15,7 +15,9 @@ import select
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from errno import EINVAL
+from errno import EINVAL, EIO
+
+from msgspec.structs import replace
 
 from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Records, Report, Withdrawn
@@ -377,7 +379,7 @@ class LocalExecutor(SegmentReader):
             spooled = self._spooled.pop(key, None)
             # A number that was withdrawn is given out again, so its withdrawal proves nothing about one in doubt.
             if spooled and spooled.end and not (in_doubt and isinstance(spooled.end, Withdrawn)):
-                self._report(spooled.end)
+                self._report(self._mark_lost_output(spooled.end))
             elif spooled and spooled.started and self._socket and spooled.author.token == self._token:
                 self._ours[key] = True
                 started = spooled.started
@@ -397,6 +399,12 @@ class LocalExecutor(SegmentReader):
                 self._report(Lost(*key, now, "the machine stopped, or the launcher's records are gone"))
             else:
                 self._report(Withdrawn(*key, now))
+
+    def _mark_lost_output(self, end: Ended | Withdrawn | Lost) -> Ended | Withdrawn | Lost:
+        """An end from a spool: after a power cut it may be there although the output before it is not."""
+        if isinstance(end, Ended) and not self.is_whole(end.log) and not end.spawn_error:
+            return replace(end, spawn_error=EIO, spawn_stage="output")
+        return end
 
     def _end_orphans(self, attempts: Sequence[Key], dead: str) -> set[Key]:
         """Kill the processes of attempts of dead launchers, and of that with the token `dead`; return which had one."""

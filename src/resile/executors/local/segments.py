@@ -8,8 +8,9 @@ A log range names the segment and an offset and a length for each stream. Only t
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 
-from resile.executors.contract import Stream, output_size
+from resile.executors.contract import OutputLost, Stream, output_size
 from resile.executors.local import recovery, wire
 from resile.executors.local.spool import SUFFIX
 from resile.model.failure import LogRange
@@ -22,13 +23,51 @@ class SegmentReader:
 
     def __init__(self, folder: str) -> None:
         self._epoch_folder = folder
+        self._synced: set[str] = set()
 
     def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
         if log is None:
             return b""
         size = output_size(log, stream)
         first = min(start, size) if start >= 0 else max(0, size + start)
-        return self._read(log, stream, first, size - first if length is None else min(length, size - first))
+        wanted = size - first if length is None else min(length, size - first)
+        data = self._read(log, stream, first, wanted)
+        if len(data) < wanted:
+            raise OutputLost(data)
+        return data
+
+    def is_whole(self, log: LogRange) -> bool:
+        """Are the files of a range as long as they must be?"""
+        ends = {"out": log.out_offset + log.out_length, "err": log.err_offset + log.err_length}
+        try:
+            return all(
+                not output_size(log, stream) or os.path.getsize(self._path(log.segment, stream)) >= ends[stream]
+                for stream in _ENDINGS
+            )
+        except OSError:
+            return False
+
+    def sync_output(self, logs: Iterable[LogRange]) -> None:
+        """Flush the files of these ranges; with a file that is new, also the folders that lead to it.
+
+        It passes over a file that is gone: a step that needs its output fails.
+        """
+        paths = {self._path(log.segment, stream) for log in logs for stream in _ENDINGS if output_size(log, stream)}
+        folders: dict[str, None] = {}
+        for path in paths:
+            if sync(path, os.fdatasync) and path not in self._synced:
+                self._synced.add(path)
+                folders |= dict.fromkeys(self._folders_of(path))
+        for folder in folders:
+            sync(folder, os.fsync)
+
+    def _folders_of(self, path: str) -> list[str]:
+        """The folder of a segment; for the first segment also the folders around it, which may be as new."""
+        folder = os.path.dirname(path)
+        if len(self._synced) > 1:
+            return [folder]
+        around = os.path.abspath(self._epoch_folder)
+        return [folder, *(os.path.normpath(os.path.join(around, *[os.pardir] * up)) for up in range(4))]
 
     def follow_output(self, log: LogRange, stream: Stream, start: int, length: int, *, job: int, attempt: int) -> bytes:
         """Bytes of one stream of an attempt that may still run.
@@ -48,8 +87,24 @@ class SegmentReader:
         if length <= 0:
             return b""
         try:
-            with open(os.path.join(self._epoch_folder, log.segment + _ENDINGS[stream]), "rb") as file:
+            with open(self._path(log.segment, stream), "rb") as file:
                 file.seek((log.out_offset if stream == "out" else log.err_offset) + start)
                 return file.read(length)
         except FileNotFoundError:
             return b""
+
+    def _path(self, segment: str, stream: Stream) -> str:
+        return os.path.join(self._epoch_folder, segment + _ENDINGS[stream])
+
+
+def sync(path: str, flush: Callable[[int], None]) -> bool:
+    """Flush one file or folder to the disk; False if it is gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        flush(descriptor)
+    finally:
+        os.close(descriptor)
+    return True

@@ -201,6 +201,8 @@ class JinjaScope:
             case Child() if step.name not in frame.values:
                 return self.child_result(job)
         value = frame.values.get(step.name, MISSING)
+        if value is MISSING and job.output_lost:
+            return self.run.output(job)
         if job.status is Status.failed and isinstance(value, dict) and value.get("error") is True:
             return self._failed_result(job, value.get("message", ""))
         return value

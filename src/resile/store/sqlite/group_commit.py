@@ -2,6 +2,7 @@
 
     engine thread                         writer thread
     submit(batch) -> ticket  --queue-->   take all waiting batches
+                                          sync the output of the attempts in them
                                           BEGIN, check the lease, rows, COMMIT (synced)
     poll(fileno), durable()  <-eventfd--  ticket of the last batch
 
@@ -19,7 +20,7 @@ import apsw
 from msgspec.structs import astuple
 
 from resile.core.actions import DropLetter
-from resile.store.contract import Batch, LetterRow, row_of_letter
+from resile.store.contract import Batch, LetterRow, output_of, row_of_letter
 from resile.store.errors import StoreError
 from resile.store.lease import check_holder
 from resile.store.progress import Progress
@@ -91,6 +92,7 @@ class SqliteWriter(Progress):
         if self.error is not None:
             return
         try:
+            self.flush_output(output_of(batches))
             with writing(self._db, self._path):
                 for batch in batches:
                     write(self._db, batch)

@@ -320,7 +320,8 @@ class Attempts:
             oom_kills = self.oom.kills(slot.pid, kernel_now, kernel_now - (boot_seconds() - slot.started))
         out, err = slot.out, slot.err
         errno = out.errno or err.errno
-        log = (slot.segment, out.start, out.size - out.start, err.start, err.size - err.start)
+        lengths = [pipe.size - pipe.start + pipe.lost for pipe in (out, err)]
+        log = (slot.segment, out.start, lengths[0], err.start, lengths[1])
         began = slot.started + self.clock_offset
         line = wire.ended_line(slot.key, began, now, slot.usage, log, slot.reason, errno, oom_kills)
         self.lines.append(line)

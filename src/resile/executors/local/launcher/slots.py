@@ -39,13 +39,13 @@ class Pipe:
     def __init__(self) -> None:
         self.reader, self.writer = make_pipe()
         self.file = -1
-        self.size = self.start = self.errno = 0
+        self.size = self.start = self.errno = self.lost = 0
         self.redactor: Stream | None = None
 
     def begin(self, secrets: Patterns) -> None:
         """Note the offset at which the next attempt's output begins."""
         self.start = self.size
-        self.errno = 0
+        self.errno = self.lost = 0
         self.redactor = Stream(secrets) if secrets else None
         # The previous attempt may have made the pipe non-blocking (node does); the next one does not expect that.
         posix.set_blocking(self.writer, True)
@@ -68,15 +68,16 @@ class Pipe:
             self.write(self.redactor.finish())
 
     def write(self, data: bytes) -> None:
-        """Append to the segment; keep the error of a full disk for the attempt's report."""
+        """Append to the segment; keep the error of a full disk for the attempt's report, and count what is lost."""
         while data and not self.errno:
             try:
                 written = posix.write(self.file, data)
             except OSError as error:
                 self.errno = error.errno or EINVAL
-                return
+                break
             self.size += written
             data = data[written:]
+        self.lost += len(data)
 
     def renew(self, fresh: tuple[int, int]) -> int:
         """Use a new pipe, because a process may still hold the old one; return the old one's reading end."""
@@ -196,7 +197,9 @@ class Slot:
         return old
 
     def is_full(self) -> bool:
-        """Is it time to open the next pair of segments?"""
+        """Is it time to open the next pair of segments? Nothing may follow in the range of output that was lost."""
+        if self.out.lost or self.err.lost:
+            return True
         return self.out.size > SEGMENT_BYTES_MAX or self.err.size > SEGMENT_BYTES_MAX
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from resile.executors.programs.items.text import ItemsRefused, decode, size_error
 from resile.model.fanout import Source
-from resile.model.folders import create_file, make_folder
+from resile.model.folders import create_file, make_folder, put_in_place
 from resile.model.limits import ITEM_BYTES_MAX, ITEMS_CHUNK_BYTES, ITEMS_MAX, SORT_KEY_CHARACTERS_MAX
 
 _BATCH_ITEMS = 256
@@ -63,9 +63,7 @@ def write_lines(path: str, lines: Iterable[bytes]) -> int:
                     raise ItemsRefused(f"there are more than {ITEMS_MAX} items")
                 file.write(line)
                 count += 1
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+            put_in_place(file, part, path)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(part)
