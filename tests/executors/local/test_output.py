@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from resile.engine.secrets import Hidden
-from resile.executors.contract import Ended
+from resile.executors.contract import Ended, OutputLost
 from resile.executors.output import open_output
 from resile.model.failure import LogRange
 
@@ -61,10 +63,16 @@ def test_a_pipe_that_was_made_non_blocking_is_whole_again(tmp_path: Path) -> Non
     assert driver.out(ended) == b"True\n"
 
 
-def test_a_segment_that_is_gone_reads_as_nothing(tmp_path: Path) -> None:
-    """Logs that somebody deleted are empty, not an error."""
+def test_a_range_that_is_not_all_there_is_an_error(tmp_path: Path) -> None:
+    """It has what can be read of a file that is gone or short; a part that is whole, and nothing, can be read."""
+    (tmp_path / "short.o").write_bytes(b"12345")
     output = open_output(str(tmp_path))
-    assert output.read_output(LogRange("launcher/x-0-0", 0, 10, 0, 10), "out") == b""
+    for segment, data in (("gone", b""), ("short", b"345")):
+        with pytest.raises(OutputLost) as lost:
+            output.read_output(LogRange(segment, 2, 10, 0, 0), "out")
+        assert lost.value.data == data
+    assert output.read_output(LogRange("short", 2, 10, 0, 0), "out", 1, 2) == b"45"
+    assert output.read_output(LogRange("gone", 2, 10, 0, 0), "err") == b""
     assert output.read_output(None, "out") == b""
 
 
