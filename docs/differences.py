@@ -102,7 +102,10 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("a key that a mapping has twice", "the last one counts", "the same, with a warning"),
         ("a step that is there twice", "the first one counts", "the same, with a warning"),
         ("`keychain`, `auth`, `token(NAME)`", "a service", "variables of the environment: `$NAME_FIELD`, `$NAME_DSN`, "
-         "`$NAME_TOKEN`"),
+         "`$NAME_TOKEN`; or `--credentials FILE`, a YAML file of `NAME: {field: …}`. In `auth: {NAME: {…}}` of http "
+         "NAME counts, of databases `key`"),
+        ("`secrets` tools", "a secret manager; the result is stored", "`$NAME_SECRET_VALUE`, or `secret_value` in the "
+         "file of credentials; looked up where a template names it, and never stored"),
         ("`next` in a case of a loop", "for each item", "once, when all items are done, if the case held for one"),
         ("`then` of a case", "one key of a map", "every key; a sink beside a `retry` runs for each attempt"),
         ("a failure in a pipeline that no rule matches", "the pipeline goes on", "the step fails; "

@@ -316,3 +316,12 @@ def test_an_input_of_a_child_that_holds_a_secret_fails_the_step(place: Place) ->
     assert document["first_failure"]["message"] == "input 'i' holds the value of a secret, and inputs are stored"
     assert not (place.folder / "ran").exists()
     assert _found(place.state, SECRET.encode()) == []
+
+
+def test_a_run_starts_without_an_optional_secret(place: Place) -> None:
+    """`optional` lets a run start without the variable, and masks its value where it is set."""
+    text = (
+        "resile: 1\nsecrets: {T: {env: MY_T, optional: true}}\nsteps:\n  a: {shell: 'echo \"<$T>\"', capture: said}\n"
+    )
+    assert place.run(text)[1]["outputs"]["said"] == "<>"
+    assert place.run(text, env={"MY_T": SECRET})[1]["outputs"]["said"] == "<***>"

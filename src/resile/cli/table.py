@@ -28,6 +28,9 @@ _STEP = Option("--step NAME", "only items of this map, if the run has several")
 _SIGNATURE = Option("--signature SIGNATURE", "only items whose last failure has this signature")
 
 DIALECTS = ("native", "prodigy", "visor", "torc", "noetl")
+_CREDENTIALS = Option(
+    "--credentials FILE", "YAML with the secrets of a NoETL file: NAME: {token: …, password: …}", kind="file"
+)
 _COMPILE_OPTIONS = (
     Option("--dialect NAME", "the system a file is written for; else its shape decides", choices=DIALECTS),
     Option("--profile NAME", "the profile of a Prodigy file whose environment to add"),
@@ -59,6 +62,7 @@ _RUN = (
             Option("--input NAME=VALUE", "a value for an input of the workflow", many=True),
             Option("--input-file NAME=PATH", "an input whose value is the content of a file", many=True),
             *_CAPACITY,
+            _CREDENTIALS,
             Option("--output DIR", "folder for the output of steps", kind="folder"),
             Option(
                 "--max-loops N",
@@ -88,7 +92,7 @@ _RUN = (
             "Finished steps do not run again; running steps are adopted. A run that has ended does not change; the "
             "exit code is that of the run."
         ),
-        options=(*_CAPACITY, _DEBUG),
+        options=(*_CAPACITY, _CREDENTIALS, _DEBUG),
         examples=("resile resume 7", "resile resume 7 --max-parallel 8"),
         exits=_RUN_EXITS,
         drives=True,
@@ -102,6 +106,7 @@ _RUN = (
             Option("--failed-only", "keep what completed, run the rest"),
             Option("--as-new", "make a new run of the same definition and inputs"),
             *_CAPACITY,
+            _CREDENTIALS,
             _DEBUG,
         ),
         examples=("resile rerun 7 --failed-only", "resile rerun 7 --as-new"),
@@ -289,6 +294,7 @@ _DEAD_LETTERS = (
             Option("--filter JS", "only items for which this JavaScript over `item` and `letter` holds"),
             _SIGNATURE,
             Option("--force", "also items that wait for a person's review"),
+            _CREDENTIALS,
             _DEBUG,
         ),
         examples=(

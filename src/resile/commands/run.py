@@ -18,7 +18,7 @@ from resile.core.actions import Note
 from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
 from resile.core.state import ROOT, State
 from resile.engine.clock import Clock, clock_of
-from resile.engine.env_files import load_env_files
+from resile.engine.env_files import add_credentials, load_env_files
 from resile.engine.paths import claim_output, own_folder
 from resile.engine.replay import dropped_jobs, fold_log, row_of
 from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits, scarce_descriptors
@@ -114,7 +114,7 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     inputs = read_inputs(workflow, call.inputs, call.input_files, call.objects)
     capacity = _capacity(workflow, call.limits)
     _refuse_items(workflow)
-    env = {**os.environ, **load_env_files(workflow)}
+    env = add_credentials(workflow, {**os.environ, **load_env_files(workflow)})
     refuse_secret_inputs(inputs, load_secrets(workflow, env))
     options = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
     output = os.path.abspath(call.output or stores.default_output())

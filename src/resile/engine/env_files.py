@@ -1,21 +1,39 @@
-"""Files of environment variables that a workflow names, read when a run starts or resumes.
+"""Files of environment variables that a workflow names, and the caller's file of credentials, read before a run.
 
     NAME=value    export NAME="value"    # a comment
 
 A run also reads the files of the workflows inside its own; the outer workflow overrides the inner ones. The values
 override the caller's environment, and the workflow's `env` overrides them. They are not stored with the run.
+
+    my_api: {token: …}      pg_local: {host: …, user: …, password: …, database: …}      (`--credentials FILE`, YAML)
+
+Of the credentials a run gets only the fields that it declares as secrets, under the name of their variable, here
+`$MY_API_TOKEN`; the environment overrides them. A database without `dsn` gets one that is made of its other fields.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from resile.errors import ResileError
 from resile.model.limits import INPUT_BYTES_MAX
 from resile.model.nested import workflows_within
 from resile.model.workflow import Workflow
 
+CREDENTIALS = "RESILE_CREDENTIALS"
+"""The environment variable with the path of the file of credentials; steps do not get it."""
+# The parts of a connection string, and the fields that may have them.
+_PARTS = {
+    "host": ("host", "db_host"),
+    "port": ("port", "db_port"),
+    "dbname": ("database", "dbname", "db_name"),
+    "user": ("user", "username", "db_user"),
+    "password": ("password", "db_password"),
+    "sslmode": ("sslmode",),
+}
 _LINE = r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)"
 
 
@@ -62,3 +80,48 @@ def _value(text: str) -> str:
     if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]:
         return text[1:-1]
     return re.split(r"\s#", text, maxsplit=1)[0].rstrip()
+
+
+def add_credentials(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the secrets that a file of credentials has, and without the name of the file."""
+    found = {name: value for name, value in env.items() if name != CREDENTIALS}
+    if not env.get(CREDENTIALS):
+        return found
+    known = _read_credentials(env[CREDENTIALS])
+    for one in workflows_within(workflow):
+        for name, secret in one.secrets.items():
+            entry, _, field = name.partition(".")
+            value = known.get(entry, {}).get(field)
+            if value is not None and secret.env:
+                found.setdefault(secret.env, value)
+    return found
+
+
+def _read_credentials(file: str) -> dict[str, dict[str, str]]:
+    """Read a file of credentials; every value is a text, as it is written."""
+    import yaml
+
+    try:
+        with open(file, "rb") as stream:
+            data: Any = yaml.load(stream.read(INPUT_BYTES_MAX), getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+    except OSError as error:
+        raise ResileError("credentials", f"the credentials can't be read: {error.strerror}", where=file) from error
+    except yaml.YAMLError as error:
+        # The message of the parser would show a line of the file.
+        mark = getattr(error, "problem_mark", None)
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
+        raise ResileError("credentials", "the credentials are no YAML", where=f"{file}{place}") from None
+    if not isinstance(data, dict) or not all(isinstance(fields, dict) for fields in data.values()):
+        hint = "name: {token: …}"
+        raise ResileError("credentials", "the credentials must map names to their fields", where=file, hint=hint)
+    return {name: _with_dsn({k: v for k, v in fields.items() if isinstance(v, str)}) for name, fields in data.items()}
+
+
+def _with_dsn(fields: dict[str, str]) -> dict[str, str]:
+    """Add the connection string of a database, and its password under its usual name."""
+    parts = {part: fields[name] for part, names in _PARTS.items() for name in reversed(names) if name in fields}
+    if "host" not in parts:
+        return fields
+    escaped = {part: value.replace("\\", "\\\\").replace("'", "\\'") for part, value in parts.items()}
+    dsn = " ".join(f"{part}='{value}'" for part, value in escaped.items())
+    return {"dsn": dsn, **({"password": parts["password"]} if "password" in parts else {}), **fields}

@@ -55,6 +55,8 @@ def _own_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
     """The value of each secret that one workflow declares; files lie beside it."""
     values: dict[str, str] = {}
     for name, secret in workflow.secrets.items():
+        if secret.is_optional and not secret.file and (secret.env or name) not in env:
+            continue
         if secret.file:
             values[name] = _from_file(name, os.path.join(workflow.folder, secret.file))
         elif (secret.env or name) in env:
@@ -64,9 +66,15 @@ def _own_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
                 "secret-missing",
                 f"secret {name!r} is not in the environment (variable {secret.env or name})",
                 where=workflow.file,
-                hint=f"export {secret.env or name}=… before the run",
+                hint=f"export {secret.env or name}=… before the run" + _in_file(name),
             )
     return values
+
+
+def _in_file(name: str) -> str:
+    """The hint that a secret can be in a file of credentials, if its name has an entry and a field."""
+    entry, _, field = name.partition(".")
+    return f", or add --credentials FILE with `{entry}: {{{field}: …}}`" if field else ""
 
 
 def _from_file(name: str, path: str) -> str:

@@ -13,7 +13,7 @@ from resile.core.events import Capacity, EpochStarted, Event, RunResumed, RunSta
 from resile.core.state import State, new_state
 from resile.core.transitions import refuse_unlisted_transitions
 from resile.engine.clock import Clock, clock_of
-from resile.engine.env_files import load_env_files
+from resile.engine.env_files import add_credentials, load_env_files
 from resile.engine.evaluation.evaluators import Evaluators
 from resile.engine.evaluation.values import Values
 from resile.engine.journal import Journal
@@ -177,7 +177,7 @@ class Session:
     ) -> tuple[Engine, Executor]:
         """An engine with all its parts, and its executor."""
         row, state = self._row, self._state
-        env = {**self._env, **load_env_files(state.workflow)}
+        env = add_credentials(state.workflow, {**self._env, **load_env_files(state.workflow)})
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
         secrets = load_secrets(state.workflow, env)
         hidden = Hidden(secrets)

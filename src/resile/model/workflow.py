@@ -112,10 +112,19 @@ class Python(Struct, frozen=True, tag="python", omit_defaults=True):
     status_fails: bool = True
 
 
+class DatabaseSecret(Struct, frozen=True, omit_defaults=True):
+    """A secret of DuckDB by `name`: where PostgreSQL is (`<CREDENTIAL>_DSN`), or the two keys of an object store."""
+
+    name: str
+    kind: Literal["postgres", "gcs", "s3"]
+    credential: str
+    scope: str = ""
+
+
 class Query(Struct, frozen=True, tag="query", omit_defaults=True):
     """Statements for a database, in the workflow or in a file; or rows for one of its tables.
 
-    `auth` names the environment variable, `<AUTH>_DSN`, with the connection string.
+    `auth` names the environment variable, `<AUTH>_DSN`, with the connection string; `secrets` are for DuckDB.
     """
 
     engine: Literal["duckdb", "postgres"]
@@ -128,6 +137,7 @@ class Query(Struct, frozen=True, tag="query", omit_defaults=True):
     rows: Any = None
     columns: dict[str, str] = {}
     key: tuple[str, ...] = ()
+    secrets: tuple[DatabaseSecret, ...] = ()
 
 
 class Given(Struct, frozen=True, array_like=True):
@@ -371,10 +381,11 @@ class Input(Struct, frozen=True, omit_defaults=True):
 
 
 class Secret(Struct, frozen=True, omit_defaults=True):
-    """The source of a secret's value: an environment variable or a file."""
+    """The source of a secret's value: an environment variable or a file; a run can do without an optional one."""
 
     env: str = ""
     file: str = ""
+    is_optional: bool = False
 
 
 class Workflow(Struct, frozen=True, omit_defaults=True, kw_only=True):

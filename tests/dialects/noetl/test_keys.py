@@ -122,7 +122,12 @@ def test_every_key_is_documented() -> None:
 @pytest.mark.parametrize("table", sorted(AROUND.keys() - {"metadata"}))
 def test_an_unknown_key_is_an_error(table: str, installed: Path) -> None:
     """A word that no table has is refused, with its place; only metadata may hold any label."""
-    beside = {"next": "arcs: [], ", "sink": "tool: event_log, ", "a noop tool": "kind: noop, "}.get(table, "")
+    beside = {
+        "next": "arcs: [], ",
+        "sink": "tool: event_log, ",
+        "a noop tool": "kind: noop, ",
+        "a secrets tool": "kind: secrets, ",
+    }.get(table, "")
     found = compiled(around(table, f"{beside}zzz: 1"), installed)
     messages = [finding.message for finding in found.diagnostics if finding.code == "unknown-key"]
     assert f"{table} has no key `zzz`" in messages

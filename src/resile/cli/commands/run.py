@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
@@ -11,6 +12,7 @@ from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher
 from resile.cli.parse import Call
 from resile.commands.load import CompileOptions
 from resile.commands.run import ResourceLimits, RunCall
+from resile.engine.env_files import CREDENTIALS
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES
 
@@ -85,6 +87,8 @@ def drive(
     The result is None if the engine had to leave the run (a full disk, a lost lease). A message then says that `what`
     is interrupted, and that the command `go_on` continues it.
     """
+    if credentials := call.text("credentials"):
+        os.environ[CREDENTIALS] = os.path.abspath(credentials)
     with ProgressWatcher(_display_for(call), _say_debug if call.flag("debug") else None) as watch:
         try:
             with output.stdout_reserved_for_json(call.json):

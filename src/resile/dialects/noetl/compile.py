@@ -253,14 +253,16 @@ def _working_step_of(step: StepPart) -> StepPart:
     return next(iter(step["map"]["steps"].values())) if "map" in step else step
 
 
-def _secrets_of_children(reading: NoetlReading, steps: dict[str, StepPart]) -> dict[str, dict[str, str]]:
+def _secrets_of_children(reading: NoetlReading, steps: dict[str, StepPart]) -> dict[str, dict[str, Any]]:
     """Collect the secrets of the playbooks that steps run; they must be there before the run starts."""
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for step in steps.values():
         child = _working_step_of(step).get("workflow")
         if isinstance(child, Scalar):
             secrets = reading.children[child.text].secrets.items()
-            found |= {name: {"env": one.env} if one.env else {"file": one.file} for name, one in secrets}
+            for name, one in secrets:
+                source = {"env": one.env} if one.env else {"file": one.file}
+                found[name] = {**source, **({"optional": True} if one.is_optional else {})}
     return found
 
 

@@ -7,7 +7,17 @@ One table for each mapping of the grammar, of all four kinds of playbook: v1 (fi
 from __future__ import annotations
 
 from resile.dialects.noetl import values as read
-from resile.dialects.noetl.tools.keys import ARGS, AUTH, ITEMS, MODE, SCRIPT, SCRIPT_SOURCE, TOOLS
+from resile.dialects.noetl.tools.keys import (
+    ARGS,
+    AUTH,
+    AUTH_DATABASE,
+    AUTH_ENTRY,
+    ITEMS,
+    MODE,
+    SCRIPT,
+    SCRIPT_SOURCE,
+    TOOLS,
+)
 from resile.dialects.reading.key_tables import Key, Table, key_table, refused_key
 from resile.dialects.reading.values import boolean, choice, duration, one_of, texts
 
@@ -107,7 +117,7 @@ SINK = key_table(
         "commands",
         "query",
     ),
-    Key("auth", "text", "the credential"),
+    Key("auth", "name or mapping", "the credential, or several"),
     Key("database", "text", "the file of a DuckDB database", read.template),
     *read.with_aliases(Key("url", "text", "the address of the request", read.filled_template), "endpoint"),
     Key("method", "text", "GET, POST …", read.name),
@@ -289,6 +299,6 @@ TABLES: tuple[Table, ...] = (
     FILE, METADATA, EXECUTOR, EXECUTOR_SPEC, KEYCHAIN_ENTRY, WORKBOOK_ENTRY, TASK, STEP, LOOP, LOOP_SPEC, LOOP_POLICY,
     CASE, THEN, NEXT, NEXT_SPEC, ARC, COLLECT, SINK, RETRY, PER_ITERATION, POLICY, NEXT_CALL, ASSERT, STEP_SPEC,
     STEP_POLICY, ADMIT, ADMIT_RULE, ADMIT_ELSE, ADMIT_THEN, TASK_SPEC, TASK_POLICY, TASK_RULE, TASK_ELSE, TASK_THEN,
-    SCRIPT, SCRIPT_SOURCE, AUTH,
-    *(known for kind, known in TOOLS.items() if kind != "duckdb"),
+    SCRIPT, SCRIPT_SOURCE, AUTH, AUTH_ENTRY, AUTH_DATABASE,
+    *(known for kind, known in TOOLS.items() if kind not in ("duckdb", "secret")),
 )  # fmt: skip

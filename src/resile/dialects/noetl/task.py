@@ -25,18 +25,28 @@ from resile.dialects.noetl.follow import (
 )
 from resile.dialects.noetl.keys import ASSERT, WORKBOOK_ENTRY
 from resile.dialects.noetl.retry import read_retry
+from resile.dialects.noetl.tools.credentials import read_secret
 from resile.dialects.noetl.tools.sink import read_sink
 from resile.dialects.noetl.tools.tool import Tool, action_of, keys_of_step, merge_tools, read_tool
 from resile.dialects.noetl.values import NoetlReading
 from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_keys
 from resile.errors import shorten
+from resile.languages.jinja.scope import SECRET
+
+_SECRETS = ("secrets", "secret")
 
 
 def build_action(
     reading: NoetlReading, tool: Tool | None, follow: Follow
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Build the native action of a tool, and the transform of its output."""
+    if tool is not None and tool.kind in _SECRETS:
+        if follow.effects or follow.attempts or follow.cases or follow.sinks:
+            message = "the value of a `secrets` tool is never stored, so nothing can follow from it"
+            hint = "name it in the steps that use it: `{{ STEP.secret_value }}`"
+            reading.report.error("not-run", message, tool.kind_node, hint=hint)
+        return {"noop": True}, None
     action, transform = action_of(reading, tool) if tool is not None else (None, None)
     if (action is None or "noop" in action) and (follow.effects or follow.attempts or follow.cases):
         # `case`, `vars` and `retry` act on the result of an attempt, so a step without an action needs a real attempt.
@@ -56,6 +66,11 @@ def resolve_tool(
             called = None
         args = {**(called.fields.get("args", {}) if called is not None else {}), **args}
         tool = merge_tools(tool, called) if called is not None else None
+    if tool is not None and tool.kind in _SECRETS:
+        if "secret_name" in tool.fields:
+            # The step itself does nothing: templates that name it get the value of the secret.
+            return {SECRET: read_secret(reading, tool.fields["secret_name"])}, tool
+        reading.report.error("value", "a secrets tool needs `secret_name`", tool.node)
     return {**args, **given}, tool
 
 

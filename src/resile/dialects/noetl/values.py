@@ -54,12 +54,15 @@ class NoetlReading(Reading):
         self.fixed: set[str] = set()
         self.known: frozenset[str] = frozenset()
         self.keychain: dict[str, dict[str, None]] = {}
-        self.secrets: dict[str, dict[str, str]] = {}
+        self.secrets: dict[str, dict[str, Any]] = {}
 
-    def add_secret(self, entry: str, field: str, place: Node | Mark) -> None:
+    def add_secret(self, entry: str, field: str, place: Node | Mark, *, is_optional: bool = False) -> None:
         """Add an environment variable as a secret, under the name of a keychain entry and of its field."""
         variable = re.sub(r"\W", "_", f"{entry}_{field}").upper()
-        if f"{entry}.{field}" not in self.secrets:
+        known = self.secrets.get(f"{entry}.{field}")
+        if is_optional:
+            self.secrets.setdefault(f"{entry}.{field}", {"env": variable, "optional": True})
+        elif known is None or "optional" in known:
             self.secrets[f"{entry}.{field}"] = {"env": variable}
             self.report.notice("keychain", f"`{shorten(entry)}` is read from ${variable}", place)
 
@@ -142,13 +145,14 @@ def _names_of(node: Node) -> set[str]:
 _OF_WORKLOAD = re.compile(r"\{\{\s*(?:workload\.)?([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
-def find_in_workload(reading: NoetlReading, text: str) -> str | None:
-    """Find the text of the workload that a template names, and fix it: a run can't change it. None if there is none."""
+def find_in_workload(reading: NoetlReading, text: str, *, is_fixed: bool = True) -> str | None:
+    """Find the text of the workload that a template names; None if there is none. A run can't change a fixed one."""
     found = _OF_WORKLOAD.fullmatch(text.strip())
     value = reading.workload.get(found[1]) if found is not None else None
     if found is None or not isinstance(value, str):
         return None
-    reading.fixed.add(found[1])
+    if is_fixed:
+        reading.fixed.add(found[1])
     return value
 
 

@@ -1,11 +1,12 @@
 """Runs statements on a database, or inserts rows into a table, as the program of a `duckdb` or `postgres` step.
 
-    RESILE_STEP (JSON): engine, statements or file, params, auth, database; or table, rows, columns, key
+    RESILE_STEP (JSON): engine, statements or file, params, auth, database, secrets; or table, rows, columns, key
     stdout: the rows of the one statement that returned some, as a JSON list of objects; several under `command_N`
     exit: 0 done, 1 the database refused, 2 there is no way to reach it
 
 The environment gives the database: `<AUTH>_DSN` (in capitals), else for PostgreSQL the usual PG variables. Rows for a
-table are bound as parameters and never become part of a statement.
+table are bound as parameters and never become part of a statement. `secrets` are those of DuckDB, whose values are in
+the environment too.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
 EXIT_REFUSED = 1
 EXIT_NO_DATABASE = 2
 ROWS_MAX = 100_000
+# Names in a connection string, and those of DuckDB.
+_DSN_PARTS = {"host": "HOST", "port": "PORT", "dbname": "DATABASE", "user": "USER", "password": "PASSWORD"}
 
 
 class NoDatabase(Exception):
@@ -93,12 +96,53 @@ def _postgres(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | Non
 
 def _dsn(step: dict[str, Any]) -> str:
     """The connection string of PostgreSQL."""
-    name = "".join(c if c.isalnum() else "_" for c in step["auth"]).upper() + "_DSN" if step["auth"] else ""
+    name = _variable(step["auth"], "dsn") if step["auth"] else ""
     if name and name in os.environ:
         return os.environ[name]
     if "PGHOST" in os.environ or "PGSERVICE" in os.environ or "PGDATABASE" in os.environ:
         return ""
     raise NoDatabase(f"nothing says where PostgreSQL is: set {name or 'PGHOST'}")
+
+
+def _variable(credential: str, field: str) -> str:
+    """The environment variable for a field of a credential."""
+    return "".join(c if c.isalnum() else "_" for c in f"{credential}_{field}").upper()
+
+
+def secret_statement(secret: dict[str, str], env: Mapping[str, str]) -> str:
+    """The statement that gives DuckDB a secret."""
+    parts = {"TYPE": secret["kind"]}
+    if secret["kind"] == "postgres":
+        dsn = env[_variable(secret["credential"], "dsn")]
+        parts |= {_DSN_PARTS[name]: value for name, value in _parts_of(dsn) if name in _DSN_PARTS}
+    else:
+        parts |= {"KEY_ID": env[_variable(secret["credential"], "key_id")]}
+        parts |= {"SECRET": env[_variable(secret["credential"], "secret_key")]}
+    if secret["scope"]:
+        parts["SCOPE"] = secret["scope"]
+    listed = ", ".join(f"{name} '{value.replace(chr(39), chr(39) * 2)}'" for name, value in parts.items())
+    return f"CREATE OR REPLACE SECRET {_quote_name(secret['name'])} ({listed})"
+
+
+def _parts_of(dsn: str) -> Iterator[tuple[str, str]]:
+    """The parts of a connection string, which is a URL or words of the form name=value."""
+    if "://" not in dsn:
+        import shlex
+
+        words = shlex.shlex(dsn, posix=True)
+        words.whitespace_split, words.commenters, words.escapedquotes = True, "", "'"
+        for word in words:
+            name, _, value = word.partition("=")
+            yield name, value
+        return
+    from urllib.parse import parse_qsl, unquote, urlsplit
+
+    url = urlsplit(dsn)
+    given = {"host": url.hostname, "port": url.port, "dbname": url.path.lstrip("/"), "user": url.username}
+    for name, part in {**given, "password": url.password}.items():
+        if part:
+            yield name, unquote(str(part))
+    yield from parse_qsl(url.query)
 
 
 def _duckdb(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | None, int]]:
@@ -108,6 +152,8 @@ def _duckdb(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | None,
     except ImportError as error:
         raise NoDatabase("duckdb steps need the package duckdb: pip install 'resile[duckdb]'") from error
     with duckdb.connect(step["database"]) as connection:
+        for secret in step["secrets"]:
+            connection.execute(secret_statement(secret, os.environ))
         if step["table"]:
             for text, values in _inserts(step, "?"):
                 connection.execute(text, values)

@@ -24,7 +24,7 @@ from resile.languages.jinja.templates import render_data
 from resile.languages.references import MISSING
 from resile.languages.surroundings import host_of, item_scope, utc_time, workflow_frame
 from resile.model.status import Status
-from resile.model.workflow import Child, FanOut
+from resile.model.workflow import Child, FanOut, Noop
 
 if TYPE_CHECKING:
     from resile.core.state import Job, Scope
@@ -35,6 +35,8 @@ VARS = "vars"
 AGAIN = "again"
 """Namespaces of the memory: variables, and the settings of a requested further attempt."""
 COLLECTED = "collected"
+SECRET = "secret_name"
+"""The argument of a step that fetches a secret: the name of its keychain entry."""
 ITER = "iter"
 PREVIOUS = "_prev"
 """The values that the tools of a pipeline share, and the name of the previous tool."""
@@ -185,12 +187,21 @@ class JinjaScope:
         other = self._state.job_named(name, job.scope)
         if other is None:
             return MISSING
-        value = self.result_of(other)
+        value = self._secret_of(other)
+        if value is MISSING:
+            value = self.result_of(other)
         if value is MISSING:
             from resile.languages.jinja.undefined import result_not_there
 
             return result_not_there(name)
         return as_result(value)
+
+    def _secret_of(self, job: Job) -> Any:
+        """The value of the secret that a step has fetched, or MISSING; it is looked up, because none is stored."""
+        step = self._state.step_of(job)
+        if not isinstance(step.action, Noop) or SECRET not in step.args or job.status is not Status.completed:
+            return MISSING
+        return self._keychain(job).get(step.args[SECRET], MISSING)
 
     def result_of(self, job: Job) -> Any:
         """The result of a job, or MISSING."""
@@ -294,7 +305,10 @@ class JinjaScope:
         found: dict[str, dict[str, str]] = {}
         for name in self._state.workflow_of(job.scope).secrets:
             entry, _, field = name.partition(".")
-            found.setdefault(entry, {})[field] = self.run.find(("env", name), job)
+            value = self.run.find(("env", name), job)
+            if value is not MISSING:
+                # An optional one may be missing.
+                found.setdefault(entry, {})[field] = value
         return found
 
     def _execution(self, job: Job) -> dict[str, Any]:

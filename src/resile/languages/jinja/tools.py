@@ -121,4 +121,8 @@ def _query(action: Query, folder: str, shared: str, names: JinjaNames) -> dict[s
         "rows": render_data(action.rows, names),
         "columns": action.columns,
         "key": list(action.key),
+        "secrets": [
+            {"name": one.name, "kind": one.kind, "credential": one.credential, "scope": render_text(one.scope, names)}
+            for one in action.secrets
+        ],
     }

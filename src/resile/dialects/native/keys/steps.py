@@ -94,7 +94,7 @@ def _secrets(reading: Reading, node: Node) -> Any:
         fields = read_mapping(reading, value, SECRET)
         # A keychain secret is named `entry.field`; check it as `entry_field`.
         if _secret_name(reading, name.replace(".", "_", 1), key) and isinstance(value, Mapping):
-            if len(value.entries) != 1:
+            if len(value.entries.keys() & {"env", "file"}) != 1:
                 reading.report.error("value", f"the secret `{shorten(name)}` needs `env` or `file`, one of them", key)
             else:
                 result[name] = Secret(**fields)
@@ -188,6 +188,7 @@ SECRET = table(
     "a secret", "Where a secret's value comes from: one of the two.",
     Key("env", "text", "The environment variable that holds it.", read.non_empty(read.text, "`env`")),
     Key("file", "path", "The file that holds it, relative to the workflow file.", read.non_empty(read.text, "`file`")),
+    read.true_or_false("optional", "`true`: the run starts without it, too.", "is_optional"),
 )  # fmt: skip
 RESOURCES = table(
     "resources", "The resources that a step reserves while it runs.",

@@ -10,8 +10,6 @@ KINDS_REFUSED = {
     "container": "a container runtime or a cluster",
     "snowflake": "a Snowflake account",
     "transfer": "two databases and their drivers",
-    "secrets": "a secret manager; name its entries under `keychain`",
-    "secret": "a secret manager; name its entries under `keychain`",
     "playbooks": "a catalog of playbooks",
     "script": "a cluster job; use `shell` or `python`",
     "nats": "a NATS server",
@@ -95,12 +93,36 @@ AUTH = key_table(
     Key("key", "template", "the value of an api_key", read.filled_template),
     Key("header", "text", "the header for an api_key (X-API-Key)", read.name),
 )
+_SERVICE = tuple(
+    read.comment(word, "the environment or a file of credentials takes the place of the service")
+    for word in ("source", "provider", "oauth_credential")
+)
+# One credential of several, under its name.
+AUTH_ENTRY = key_table(
+    "a credential of `auth`",
+    *read.with_aliases(one_of("type", "how (bearer)", "bearer", "basic", "api_key", "header"), "tool"),
+    read.comment("key", "what the service calls it; with `source: credential` its name"),
+    read.comment("credential", "the same as `key`"),
+    Key("name", "text", "the header, for `type: header`"),
+    Key("value", "template", "the value of that header", read.filled_template),
+    *(AUTH.keys[word] for word in ("token", "username", "password", "header")),
+    *_SERVICE,
+)
+# Each is a secret of DuckDB; for postgres one of them is the database.
+AUTH_DATABASE = key_table(
+    "a credential of a database tool",
+    *read.with_aliases(one_of("type", "what it is for (postgres)", "postgres", "gcs", "hmac", "s3"), "tool", "service"),
+    *read.with_aliases(Key("key", "text", "its name (the name under which it stands)"), "credential", "name"),
+    Key("scope", "template", "the addresses that it is for", read.filled_template),
+    Key("secret_name", "text", "its name in DuckDB (the name under which it stands)", read.name),
+    *_SERVICE,
+)
 QUERY = key_table(
     "a postgres or duckdb tool",
     *_TOOL,
     *read.with_aliases(Key("command", "text or list", "the statements"), "commands", "query", "statement", "sql"),
     Key("script", "mapping", "a file that has the statements"),
-    Key("auth", "text", "the credential: `$<NAME>_DSN` says how to reach the database"),
+    Key("auth", "name or mapping", "the credential: `$<NAME>_DSN` says how to reach the database; or several"),
     Key("database", "text", "the file of a DuckDB database (one for each run)", read.template),
     Key("params", "list", "values to bind to the statement", read.data),
 )
@@ -126,6 +148,16 @@ ITERATOR = key_table(
     *ITEMS,
     Key("task", "mapping", "the tool"),
 )
+# The value of a secret, for templates: `{{ STEP.secret_value }}`. It is never stored.
+SECRETS = key_table(
+    "a secrets tool",
+    _TOOL[0],
+    *read.with_aliases(Key("secret_name", "text", "the secret: `$<NAME>_SECRET_VALUE`"), "name"),
+    *(
+        read.comment(word, "the environment or a file of credentials takes the place of the service")
+        for word in ("provider", "project", "project_id", "version", "region", "auth")
+    ),
+)
 NOOP = key_table("a noop tool", *_TOOL)
 TOOLS: dict[str, Table] = {
     "python": PYTHON,
@@ -136,6 +168,8 @@ TOOLS: dict[str, Table] = {
     "playbook": PLAYBOOK,
     "workbook": WORKBOOK,
     "iterator": ITERATOR,
+    "secrets": SECRETS,
+    "secret": SECRETS,
     "noop": NOOP,
 }
 SCRIPT = key_table(

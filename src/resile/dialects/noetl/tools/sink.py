@@ -14,9 +14,10 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import Part, StepPart
 from resile.dialects.noetl.follow import all_of, condition_of
 from resile.dialects.noetl.keys import SINK
-from resile.dialects.noetl.tools.http import METHODS, headers_of
+from resile.dialects.noetl.tools.credentials import headers_of, read_database_auth
+from resile.dialects.noetl.tools.http import METHODS
 from resile.dialects.noetl.tools.python_code import compile_code, statements_of
-from resile.dialects.noetl.tools.tool import auth_of, kind_of
+from resile.dialects.noetl.tools.tool import kind_of
 from resile.dialects.noetl.values import NoetlReading, refuse_keys
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import wrong
@@ -121,7 +122,8 @@ def _build_request(reading: NoetlReading, fields: dict[str, Any], node: Mapping)
 
 def _build_query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
     """Build a query: rows for a table, or statements."""
-    query = Part(node, engine=kind, auth=auth_of(reading, fields.get("auth"), kind), database=fields.get("database"))
+    auth = read_database_auth(reading, fields.get("auth"), kind)
+    query = Part(node, engine=kind, **auth, database=fields.get("database"))
     if "command" in fields:
         for word, severity in _OF_ROWS.items():
             if word in fields:

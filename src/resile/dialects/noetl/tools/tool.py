@@ -12,9 +12,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
-from resile.dialects.native.nodes import Part, is_null, items_of, text_in, value_of
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.nodes import Part, items_of, text_in, value_of
 from resile.dialects.noetl.keys import STEP
+from resile.dialects.noetl.tools.credentials import read_database_auth
 from resile.dialects.noetl.tools.http import read_http
 from resile.dialects.noetl.tools.keys import DATA_ARGS, KINDS_REFUSED, TOOLS
 from resile.dialects.noetl.tools.python_code import read_code, read_script, statements_of
@@ -190,21 +191,9 @@ def _build_query(reading: NoetlReading, tool: Tool) -> dict[str, Any] | None:
     statements = statements_of(reading, given) if given is not None else ""
     if statements is INVALID or not (file or statements):
         return None
-    auth = auth_of(reading, fields.get("auth"), engine)
-    own = {"engine": engine, "statements": statements, "file": file, "auth": auth}
+    auth = read_database_auth(reading, fields.get("auth"), engine)
+    own = {"engine": engine, "statements": statements, "file": file, **auth}
     return {"query": Part(tool.node, **own, database=fields.get("database"), params=fields.get("params"))}
-
-
-def auth_of(reading: NoetlReading, node: Node | None, engine: str) -> str:
-    """Read the name of a credential. A mapping of several, for DuckDB to attach, is refused."""
-    if node is None or is_null(node):
-        return ""
-    if isinstance(node, Scalar):
-        value = filled_template(reading, node)
-        return "" if value is INVALID else str(value)
-    message = f"`auth` of a {engine} tool must be the name of one credential, not {describe(node)}"
-    reading.report.error("not-run", message, node, hint="attach other databases in the statements themselves")
-    return ""
 
 
 def _build_playbook(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
