@@ -12,6 +12,7 @@ from msgspec import Struct, UnsetType
 from resile.commands.documents.answers import (
     CancelResult,
     CheckReport,
+    DatabaseCheck,
     ErrorDocument,
     JudgementResult,
     LogExport,
@@ -58,6 +59,7 @@ DOCUMENTS: dict[str, type[Struct]] = {
     "rehearse": Rehearsal,
     "check": CheckReport,
     "migrate": Migration,
+    "db check": DatabaseCheck,
     "version": Versions,
     "any command that ends with an error": ErrorDocument,
 }

@@ -43,6 +43,7 @@ CALLS = {
     "rehearse": ("rehearse", "flow.yaml", "solve", "--fail", "exit:3"),
     "check": ("check", "flow.yaml"),
     "migrate": ("migrate", "flow.yaml"),
+    "db check": ("db", "check"),
     "version": ("version",),
     "any command that ends with an error": ("status", "99"),
 }

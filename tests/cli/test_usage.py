@@ -48,7 +48,8 @@ def test_help_of_a_command(program: Program, words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_help_of_a_family_shows_all(program: Program, family: str) -> None:
     """`resile events --help` shows the help of both its commands, and `resile dlq --help` of all its six."""
-    assert FAMILIES == {"events": ("list", "follow"), "dlq": ("list", "show", "stats", "retry", "export", "purge")}
+    letters = ("list", "show", "stats", "retry", "export", "purge")
+    assert {"events": ("list", "follow"), "dlq": letters, "db": ("check",)} == FAMILIES
     texts = [command_help(find_command(f"{family} {member}")) for member in FAMILIES[family]]
     assert program.call(family, "--help", code=0).stdout == "\n".join(texts)
 

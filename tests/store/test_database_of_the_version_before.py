@@ -123,6 +123,15 @@ def event_types(program: Program, run: int) -> list[tuple[str, str | None]]:
     return [(event["type"], event["step"]) for event in map(msgspec.json.decode, lines)]
 
 
+def test_the_database_is_whole(program: Program) -> None:
+    """`db check` finds that every log agrees with its tables and its output, before and after it was migrated."""
+    whole = program.json("db", "check")
+    assert (whole["is_whole"], whole["identity"], len(whole["runs"])) == (True, "", 12)
+    program.call("run", program.write("resile: 1\nname: new\nsteps: {only: {shell: echo new}}\n"), code=0)
+    whole = program.json("db", "check")
+    assert (whole["is_whole"], len(whole["identity"]), len(whole["runs"])) == (True, 16, 13)
+
+
 def test_the_runs_are_listed(program: Program) -> None:
     """`status` knows every run with its status, the last one first."""
     runs = program.json("status")["runs"]

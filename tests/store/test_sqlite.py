@@ -177,10 +177,11 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_copy_without_its_wal_is_explained(path: str) -> None:
-    """What was written last is in the second file, and whoever copies only the first is told so."""
-    SqliteStore(path).close()
+    """While a store is open, what was written last is in the second file; a copy of only the first says so."""
+    store = SqliteStore(path)
     copy = Path(path).parent / "copy.db"
-    copy.write_bytes(Path(path).read_bytes())
+    subprocess.run(["cp", path, copy], check=True)
+    store.close()
     with pytest.raises(StoreMissing) as missing:
         SqliteStore(str(copy), readonly=True)
     assert missing.value.message == f"{copy} is empty: nothing has run yet"

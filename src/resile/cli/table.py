@@ -381,6 +381,24 @@ _MORE = (
         exits=("0  translated", "2  the file can't be run or translated, OUT is there, or the call is wrong"),
     ),
     Command(
+        "db check [RUN]",
+        "commands.db:check",
+        "check that the database is whole: its pages, logs and output",
+        about=(
+            "Folds the log of every run, or of RUN, and compares the result with the tables; looks for broken pages "
+            "and for output that is gone. Nothing is changed. After a WAL was lost, --accept goes on with what is "
+            "left: steps whose outcome is lost may run again. To make a backup, also while runs go on: "
+            "sqlite3 FILE '.backup COPY'."
+        ),
+        options=(Option("--accept", "use a database that lost events as it is from now on"),),
+        examples=("resile db check", "resile db check 7 --json"),
+        exits=(
+            "0  all is whole",
+            "1  something is damaged",
+            "2  there is no such database or run, or the call is wrong",
+        ),
+    ),
+    Command(
         "completion SHELL",
         "complete:completion",
         "print the completion script of a shell",

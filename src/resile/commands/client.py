@@ -161,6 +161,12 @@ class Client:
 
         return metrics(self._stores.read(), run)
 
+    def check_database(self, runs: Sequence[int] = (), *, accept: bool = False) -> answers.DatabaseCheck:
+        """Check the database and some of its runs, or all; `accept` makes it usable although events of it are lost."""
+        from resile.commands.database.check import check_database
+
+        return check_database(self._stores, runs, accept=accept)
+
     def dead_letters(self, run: int, step: str | None = None) -> Iterator[letter_documents.DeadLetter]:
         """Read the dead letters of a run as a stream."""
         from resile.commands.dead_letters import letters

@@ -29,6 +29,12 @@ class StoreHandle:
             self._store = open_store(self._db, readonly=True)
         return self._store
 
+    def doubt(self) -> Store:
+        """The store, open for reading, even if events of it are lost."""
+        if self._store is None:
+            self._store = open_store(self._db, readonly=True, verify=False)
+        return self._store
+
     def write(self) -> Store:
         """The store, open for writing; a missing one is not created, because the run can't be in it."""
         return self._open(readonly=not exists(self._db))

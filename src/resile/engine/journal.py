@@ -63,7 +63,7 @@ class Journal:
                 self._touched.add(number)
             else:
                 # Make the row now: the next event may drop the job's scope.
-                self._rows[number] = _job_row(state, job)
+                self._rows[number] = job_row(state, job)
         state.touched.clear()
         if attempt is not None:
             self._attempts[attempt.job, attempt.epoch, attempt.attempt] = attempt
@@ -147,7 +147,8 @@ class Journal:
         return orders, notes
 
 
-def _job_row(state: State, job: Job) -> JobRow:
+def job_row(state: State, job: Job) -> JobRow:
+    """The row of a job."""
     scope = state.scopes.get(job.scope)
     return _row(state, job, state.step_of(job).name, "root" if scope is None else scope.name)
 

@@ -8,6 +8,7 @@ from resile.errors import ResileError
 from resile.model import codec
 from resile.model.status import CANCELED, COMPLETED, DISABLED, FAILED, PENDING_FAILED, SKIPPED, TERMINATED
 from resile.store.contract import JobRow, RunRow, Store
+from resile.store.errors import StoreDamaged
 
 ITEMS_LISTED_MAX = 1_000
 _COUNTED = {
@@ -22,12 +23,20 @@ _COUNTED = {
 
 def fold_log(store: Store, row: RunRow) -> State:
     """Fold the log of a run into its state."""
-    workflow = codec.decode(store.definition(row.definition))
-    snapshot = store.latest_snapshot(row.id)
-    if snapshot is None or snapshot.format != FORMAT:
-        return fold(new_state(workflow), (entry.event for entry in store.entries(row.id)))
-    state = decode(snapshot.state, workflow)
-    return fold(state, (entry.event for entry in store.entries(row.id, snapshot.seq)))
+    try:
+        workflow = codec.decode(store.definition(row.definition))
+        snapshot = store.latest_snapshot(row.id)
+        if snapshot is None or snapshot.format != FORMAT:
+            return fold(new_state(workflow), (entry.event for entry in store.entries(row.id)))
+        state = decode(snapshot.state, workflow)
+        return fold(state, (entry.event for entry in store.entries(row.id, snapshot.seq)))
+    except ResileError:
+        raise
+    except Exception as error:
+        # The engine folded each of these events before it stored them.
+        problem = f"the log of run {row.id} is damaged: {type(error).__name__}: {error}"
+        hint = "`resile db check` says which runs are whole; put a backup of the database in its place"
+        raise StoreDamaged("store-damaged", problem, hint=hint) from error
 
 
 def count_steps(state: State) -> dict[str, int]:

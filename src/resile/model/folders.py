@@ -32,7 +32,7 @@ def make_folder(path: str, *, new: bool = False) -> None:
         os.mkdir(path, _FOLDER_MODE)
     except FileNotFoundError:
         above = os.path.dirname(path)
-        if above in ("", path):
+        if above in ("", path) or os.path.isdir(above):
             raise
         make_folder(above)
         make_folder(path, new=new)

@@ -341,5 +341,11 @@ class Store(Protocol):
     def has_changed(self) -> bool:
         """Has anything been committed since the last call? True on the first call; cheap enough to call often."""
 
+    def find_damage(self) -> list[str]:
+        """What is wrong with the database itself, a sentence for each finding; reads all of it."""
+
+    def accept_damage(self) -> None:
+        """Take a database that lost events as it is from now on; steps whose outcome is lost may run again."""
+
     def close(self) -> None:
         """Close the database."""

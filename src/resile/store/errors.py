@@ -17,5 +17,13 @@ class StoreTooNew(StoreError):
     """The database was written by a newer version of Resile."""
 
 
+class StoreDamaged(StoreError):
+    """The database can't be trusted: pages, rows or events of it are broken or lost."""
+
+
+class StoreGone(StoreError):
+    """The database was deleted or replaced while it was open."""
+
+
 class StoreMissing(StoreError):
     """There is no database to read."""

@@ -285,6 +285,12 @@ class MemoryStore:
         self._seen = version
         return version != seen
 
+    def find_damage(self) -> list[str]:
+        return []
+
+    def accept_damage(self) -> None:
+        pass
+
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()

@@ -19,8 +19,8 @@ _SQLITE = "sqlite:///"
 _MEMORY = ("memory:", ":memory:")
 
 
-def open_store(url_or_path: str | None = None, *, readonly: bool = False) -> Store:
-    """Open the store that the caller named, or the user's default store."""
+def open_store(url_or_path: str | None = None, *, readonly: bool = False, verify: bool = True) -> Store:
+    """Open the store that the caller named, or the user's default store; without `verify` even if it lost events."""
     path = _path(url_or_path)
     if path == _default_path():
         _refuse_shared_state(os.path.dirname(path), create=not readonly)
@@ -30,7 +30,7 @@ def open_store(url_or_path: str | None = None, *, readonly: bool = False) -> Sto
         return MemoryStore()
     from resile.store.sqlite.store import SqliteStore
 
-    return SqliteStore(path, readonly=readonly)
+    return SqliteStore(path, readonly=readonly, verify=verify)
 
 
 def exists(url_or_path: str | None = None) -> bool:

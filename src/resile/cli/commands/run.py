@@ -15,6 +15,7 @@ from resile.commands.run import ResourceLimits, RunCall
 from resile.engine.env_files import CREDENTIALS
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES
+from resile.store.errors import StoreDamaged, StoreGone
 
 if TYPE_CHECKING:
     from resile.commands.documents.answers import CancelResult, ResetResult
@@ -94,13 +95,14 @@ def drive(
             with output.stdout_reserved_for_json(call.json):
                 return act(watch), watch.messages
         except (ResileError, OSError) as error:
-            if not watch.run:
+            if not watch.run or isinstance(error, StoreDamaged):
                 raise
             from resile.cli.display.problems import report
 
             report(error, json=call.json, debug=call.flag("debug"))
             command = output.command_hint(go_on.format(run=watch.run), call.db)
-            output.say(f"  {what.format(run=watch.run)} is interrupted; `{command}` goes on")
+            after = "" if isinstance(error, StoreGone) else f"; `{command}` goes on"
+            output.say(f"  {what.format(run=watch.run)} is interrupted{after}")
             return None, watch.messages
         finally:
             if call.launcher is not None:

@@ -30,6 +30,24 @@ class ResetResult(Document, frozen=True, kw_only=True):
     kept: int
 
 
+class RunCheck(Struct, frozen=True):
+    """What `db check` found about one run; nothing if its log agrees with its tables and its output is there."""
+
+    run: int
+    workflow: str
+    status: str
+    problems: list[str]
+
+
+class DatabaseCheck(Document, frozen=True, kw_only=True):
+    """What `db check` found: about the database itself, and about each run; `identity` is the database's name."""
+
+    identity: str
+    is_whole: bool
+    problems: list[str]
+    runs: list[RunCheck]
+
+
 class PastAttempt(Struct, frozen=True):
     """One attempt of a job; `kind` is null where it did not fail."""
 

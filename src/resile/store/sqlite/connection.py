@@ -3,9 +3,10 @@
     PRAGMA synchronous = FULL    acknowledged commits are on disk, even after a power cut
     WAL of about 2 MB            reused from its start after each checkpoint; overwriting a file in place is
                                  synced almost twice as fast as growing it
-    no checkpoint at close       the last commits stay in the `-wal` file, so ending a run costs no more syncs
+    checkpoint at exit           a store that is closed puts all commits into the file; the last to close it also
+                                 removes the `-wal` (store.py)
 
-So a store is the file and its `-wal`: copy both, or use `sqlite3 FILE .backup`.
+While a run goes on, and after a kill, a store is the file and its `-wal`: `sqlite3 FILE '.backup COPY'` copies both.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import apsw
 
 from resile.model.folders import make_folder
 from resile.store.errors import StoreError, StoreFull, StoreMissing
+from resile.store.sqlite.witness import WAL, damage_error
 
 BUSY_MILLISECONDS_MAX = 30_000
 BUSY_SECONDS_STEP = 0.001
@@ -58,11 +60,12 @@ def connect(path: str, *, readonly: bool) -> apsw.Connection:
     try:
         if not readonly:
             _make(path)
-        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE)
+        db = _open(path) if readonly else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             # Fetch all rows: some settings return one, and apsw stops at each row until it is fetched.
             db.execute(_SETTINGS).fetchall()
             if not readonly:
+                # Until the store is closed cleanly: SQLite removes the WAL by its name, which may be another's by then.
                 db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 _use_wal(db)
         except BaseException:
@@ -71,6 +74,16 @@ def connect(path: str, *, readonly: bool) -> apsw.Connection:
     except (apsw.Error, OSError) as error:
         raise explain(error, path) from error
     return db
+
+
+def _open(path: str) -> apsw.Connection:
+    """Open a database for reading; one that is complete without a WAL also where SQLite can't make its side files."""
+    flags = apsw.SQLITE_OPEN_READONLY
+    if os.access(os.path.dirname(path) or ".", os.W_OK) or os.path.exists(os.path.realpath(path) + WAL):
+        return apsw.Connection(path, flags=flags)
+    from urllib.parse import quote
+
+    return apsw.Connection(f"file:{quote(os.path.abspath(path))}?immutable=1", flags=flags | apsw.SQLITE_OPEN_URI)
 
 
 def _make(path: str) -> None:
@@ -123,9 +136,11 @@ def explain(error: apsw.Error | OSError, path: str) -> StoreError:
         )
     code, message, hint = "store-failed", f"{path}: {error}", ""
     match error:
-        case apsw.NotADBError() | apsw.CorruptError():
-            code, message = "store-unreadable", f"{path} is not a database, or a damaged one"
-            hint = "name another file with --db or $RESILE_DB, or restore this one"
+        case apsw.CorruptError():
+            return damage_error(path, str(error).removeprefix("CorruptError: "))
+        case apsw.NotADBError():
+            code, message = "store-unreadable", f"{path} is not a database, or its first page is damaged"
+            hint = "name another file with --db or $RESILE_DB, or put a backup in its place"
         case apsw.BusyError():
             code, message = "store-busy", f"{path} was locked for {BUSY_MILLISECONDS_MAX // 1000} s"
             hint = "another program holds a transaction open on it"

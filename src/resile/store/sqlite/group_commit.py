@@ -26,6 +26,7 @@ from resile.store.lease import check_holder
 from resile.store.progress import Progress
 from resile.store.sqlite import rows
 from resile.store.sqlite.connection import writing
+from resile.store.sqlite.witness import Witness
 
 if TYPE_CHECKING:
     # A batch to write, a lock to release when everything before it is written, or None to end the thread.
@@ -37,10 +38,11 @@ _UPDATE_RUN = f"UPDATE runs SET ({rows.RUN.partition(', ')[2]}) = (?, ?, ?, ?, ?
 class SqliteWriter(Progress):
     """The writer of one open store; see the contract for the methods."""
 
-    def __init__(self, db: apsw.Connection, path: str) -> None:
+    def __init__(self, db: apsw.Connection, witness: Witness) -> None:
         super().__init__()
         self._db = db
-        self._path = path
+        self._path = witness.path
+        self._witness = witness
         self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._submitted = 0
         self.closed = False
@@ -96,6 +98,11 @@ class SqliteWriter(Progress):
             with writing(self._db, self._path):
                 for batch in batches:
                     write(self._db, batch)
+            # A commit to a file that was deleted meanwhile is not durable.
+            self._witness.check()
+            for batch in batches:
+                if batch.entries:
+                    self._witness.remember(batch.run, batch.entries[-1].seq)
             self.move(len(batches))
         except StoreError as error:
             self.stop(error)

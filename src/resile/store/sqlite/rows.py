@@ -225,7 +225,10 @@ def to_definition(value: str | bytes) -> bytes:
         return value.encode()
     import zlib
 
-    return zlib.decompress(value)
+    try:
+        return zlib.decompress(value)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
 
 
 def _text(text: str) -> str | bytes:

@@ -1,0 +1,100 @@
+"""What is known about the file of a database from outside of it: that it is still the same file, and what it must hold.
+
+    user.resile.0    an extended attribute of the file: it has been a database
+    user.resile.7    the number of the last event of run 7 that became durable, until a clean exit
+
+SQLite takes a WAL that is missing, cut or damaged for one that ends earlier, and shows an earlier state without a word.
+The attributes then know more than the database, so opening it fails instead of running steps again. They cost no sync:
+each is written after its commit is on disk, so it never promises more than the disk has. They stay with the file where
+others checkpoint it or move it; copies and backups have none. A file system without attributes has no witness.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from resile.store.errors import StoreDamaged, StoreGone
+
+_PREFIX = "user.resile."
+WAL = "-wal"
+PAGE_BYTES_MIN = 512
+
+
+class Witness:
+    """Watches one database file. A process makes one when it opens the database."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        # SQLite resolves links before it names its other files.
+        self._wal = os.path.realpath(path) + WAL
+        self._opened: tuple[tuple[int, int] | None, ...] = ()
+
+    def begin(self) -> None:
+        """Remember which files are open; SQLite opens both at the first read."""
+        self._opened = (_file(self.path), _file(self._wal))
+
+    def check(self) -> None:
+        """Refuse to go on if the database or its WAL was deleted or replaced since `begin`."""
+        if not self._opened:
+            return
+        for name, before, now in zip((self.path, self._wal), self._opened, self._files(), strict=True):
+            if before is not None and before != now:
+                happened = "deleted" if now is None else "replaced"
+                raise StoreGone(
+                    "store-gone",
+                    f"{name} was {happened} while it was in use, so nothing more can be recorded",
+                    where=self.path,
+                    hint="steps that run go on; put the file back as it was, or start a new run",
+                )
+
+    def is_same(self) -> bool:
+        """Are the files still those that were opened?"""
+        return bool(self._opened) and self._opened == self._files()
+
+    def _files(self) -> tuple[tuple[int, int] | None, ...]:
+        return (_file(self.path), _file(self._wal))
+
+    def is_empty(self) -> bool:
+        """Is the file too short to be a database? Even one whose content is still in the WAL has a first page."""
+        return os.path.getsize(self.path) < PAGE_BYTES_MIN
+
+    def known_events(self) -> dict[int, int]:
+        """For each run that was driven since the last clean exit the number of its last durable event; run 0 is the
+        database itself.
+        """
+        found: dict[int, int] = {}
+        with suppress(OSError, ValueError):
+            for name in os.listxattr(self.path):
+                if name.startswith(_PREFIX):
+                    found[int(name[len(_PREFIX) :])] = int(os.getxattr(self.path, name))
+        return found
+
+    def remember(self, run: int, seq: int) -> None:
+        """Note that events up to this one are durable."""
+        with suppress(OSError):
+            os.setxattr(self.path, f"{_PREFIX}{run}", b"%d" % seq)
+
+    def forget(self) -> None:
+        """Forget the runs, because the database itself holds all of them, without its WAL."""
+        with suppress(OSError):
+            for run in self.known_events():
+                if run:
+                    os.removexattr(self.path, f"{_PREFIX}{run}")
+
+
+def _file(path: str) -> tuple[int, int] | None:
+    """Device and number of a file; None if there is none."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def damage_error(path: str, what: str, way_out: str = "or name another with --db") -> StoreDamaged:
+    """The error for a database that can't be trusted."""
+    hint = (
+        "`resile db check` says which runs are whole; move the file and its `-wal` away and put a backup in its place"
+    )
+    return StoreDamaged("store-damaged", f"{path} is damaged: {what}", where=path, hint=f"{hint}, {way_out}")
