@@ -20,7 +20,7 @@ from resile.engine.journal import job_row
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import fold_log, row_of
 from resile.errors import ResileError
-from resile.executors.contract import Stream
+from resile.executors.contract import OutputLost, Stream
 from resile.executors.output import open_output
 from resile.model import codec
 from resile.model.status import Status
@@ -103,10 +103,8 @@ def _lost_output(store: Store, row: RunRow) -> Iterator[str]:
             if log is None or tried.ended_at is None or not (log.out_length if stream == "out" else log.err_length):
                 continue
             try:
-                is_there = len(output.read_output(log, stream, -1, 1)) == 1
-            except (ResileError, OSError):
-                is_there = False
-            if not is_there:
+                output.read_output(log, stream, -1, 1)
+            except (OutputLost, OSError):
                 lost.append(f"{_NAMES[stream]} of job {tried.job}, attempt {tried.attempt}")
     if lost:
         yield f"output is gone or cut: {lost[0]}" + (f", and {len(lost) - 1} more" if lost[1:] else "")
