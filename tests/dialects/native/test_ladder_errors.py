@@ -144,7 +144,7 @@ def test_routes(key: str, keys: str, expected: list[str]) -> None:
         ("exit_codes: 1, kinds: oomm", ["f:2:55: error: expected one of exit, signal, timeout, oom, lost, spawn, check, contract, not `oomm` [type]"
                                         "\n  hint: did you mean `oom`?"]),
         ("exit_codes: 1, pattern: '('",
-         ["f:2:57: error: `(` is no regular expression: missing ), unterminated subpattern at position 0 [value]"]),
+         ["f:2:57: error: `(` is no regular expression: missing ): ( [value]"]),
         ("exit_codes: 1, timeout: 5", ["f:2:48: error: `timeout` has no meaning without `recovery_script` [conflict]"]),
         ("exit_codes: 1, on_script_failure: fail",
          ["f:2:48: error: `on_script_failure` has no meaning without `recovery_script` [conflict]"]),

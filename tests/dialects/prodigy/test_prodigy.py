@@ -76,7 +76,7 @@ MISTAKES = {
     "commands: [{shel: a}]\n": ("a step has no key `shel`", 1, 13),
     "map: {input: [1], agent_template: [{shell: a}], timeout_config: {command_timeouts: {shell_7: 3}}}\n": ("no command of the items is `shell_7`", 1, 94),
     "map: {input: [1], agent_template: [{shell: a}], timeout_config: {command_timeouts: {bash: 3}}}\n": ("no command of the items is `bash`", 1, 91),
-    "setup: {commands: [{shell: a}], capture_outputs: {V: {command_index: 0, pattern: '('}}}\nmap: {input: [1], agent_template: [{shell: a}]}\n": ("`(` is no regular expression: missing ), unterminated subpattern at position 0", 1, 82),
+    "setup: {commands: [{shell: a}], capture_outputs: {V: {command_index: 0, pattern: '('}}}\nmap: {input: [1], agent_template: [{shell: a}]}\n": ("`(` is no regular expression: missing ): (", 1, 82),
     "- shell: a\n  validate: {threshold: 5}\n": ("`validate` has neither a command nor a `result_file`", 2, 13),
     "- shell: a\n  validate: {shell: b, threshold: 105}\n": ("expected a number from 0 to 100, not `105`", 2, 35),
     "- shell: a\n  on_failure: {commands: [b], shell: c}\n": ("`commands` and `shell` both say what the handler runs", 2, 31),

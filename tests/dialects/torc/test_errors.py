@@ -37,7 +37,7 @@ ERRORS = [
     (HEAD + "jobs: [{name: a, command: x, depends_on: [a]}]\n", "the job `a` waits for itself", 2, 43),
     (HEAD + "jobs: [{name: a, command: x, depends_on_regexes: ['^b']}]\n", "the pattern `^b` matches no job", 2, 51),
     (HEAD + "jobs: [{name: a, command: x, depends_on_regexes: ['(a']}]\n", "`(a` is no regular expression", 2, 51),
-    (HEAD + "jobs: [{name: a, command: x, depends_on_regexes: ['(a+)+b']}]\n", "the pattern `(a+)+b` repeats", 2, 51),
+    (HEAD + "jobs: [{name: a, command: x, depends_on_regexes: ['(a+)+b']}]\n", "the pattern `(a+)+b` matches", 2, 51),
     (HEAD + "jobs: [{name: a, command: x, input_files: [f]}]\n", "there is no file `f`", 2, 44),
     (HEAD + "jobs: [{name: a, command: 'x ${files.input.f}'}]\n", "there is no file `f`", 2, 27),
     (HEAD + "jobs: [{name: a, command: 'x ${user_data.input.d}'}]\n", "there is no user data `d`", 2, 27),

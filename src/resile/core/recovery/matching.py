@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from resile.model.failure import FAILURE_KINDS, Failure, Kind
+from resile.model.patterns import Pattern, PatternRefused, compile_pattern
 from resile.model.rules import Match
 from resile.model.workflow import Rule, Step
 
@@ -47,6 +47,9 @@ def _occurs(pattern: str, failure: Failure) -> bool:
     return any(search(text) for text in (failure.stderr, failure.stdout, failure.message))
 
 
-@lru_cache(maxsize=1024)
-def _compile(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.MULTILINE)
+def _compile(pattern: str) -> Pattern | re.Pattern[str]:
+    """Compile a pattern; one that only an older version accepted is matched as that version did."""
+    try:
+        return compile_pattern(pattern)
+    except PatternRefused:
+        return re.compile(pattern, re.MULTILINE)

@@ -12,22 +12,25 @@ from resile.dialects.prodigy.variables import STREAMS, StepDraft, Translation, W
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import IDENTIFIER, wrong
+from resile.model.patterns import PatternRefused, compile_pattern
 
 FORMS = {"string": "text", "json": "json", "lines": "lines", "number": "number", "boolean": "bool"}
 _CUT = """\
-import re
+import re2
 
 def main(name, text, pattern):
-    found = re.search(pattern, text, re.MULTILINE)
+    compiled = re2.compile("(?m)" + pattern)
+    found = compiled.search(text)
     if found is None:
         raise SystemExit("%s: nothing matches %s" % (name, pattern))
-    return found[1] if found.re.groups else found[0]
+    return found[1] if compiled.groups else found[0]
 """
 _CUT_LIST = """\
-import re
+import re2
 
 def main(name, text, pattern):
-    return [found[1] if found.re.groups else found[0] for found in re.finditer(pattern, text, re.MULTILINE)]
+    compiled = re2.compile("(?m)" + pattern)
+    return [found[1] if compiled.groups else found[0] for found in compiled.finditer(text)]
 """
 _ALL_STREAMS = ("stdout", *STREAMS)
 _DOTTED = re.compile(r"\b([A-Za-z_]\w*\.[A-Za-z_]\w*)")
@@ -149,8 +152,8 @@ def append_on_success(step: Mapping, after: Node) -> None:
 def make_cutting_step(t: Translation, name: str, whole: str, pattern: Node, is_list: bool, at: Place) -> Node:
     """Make a step that captures the part of a value that a pattern matches: its first group, or the whole match."""
     try:
-        re.compile(text_in(pattern))
-    except re.error as problem:
+        compile_pattern(text_in(pattern))
+    except PatternRefused as problem:
         t.report.error("value", f"{describe(pattern)} is no regular expression: {problem}", pattern)
     inputs = {"name": name, "text": f"${{{whole}}}", "pattern": pattern}
     program = {"source": _CUT_LIST if is_list else _CUT, "inputs": inputs}

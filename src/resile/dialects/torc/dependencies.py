@@ -11,7 +11,7 @@ from resile.dialects.native.graph.edges import cycles_among
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.torc.jobs import Datum, Job
-from resile.dialects.torc.values import compile_pattern
+from resile.dialects.torc.values import read_pattern
 from resile.errors import shorten
 from resile.model.limits import STEPS_MAX
 
@@ -51,10 +51,10 @@ class Names:
         """Find the names that one of these patterns matches; report a pattern that matches none."""
         found: dict[str, None] = {}
         for source, node in sources.items():
-            compiled = compile_pattern(self._reading, source, node) if self._is_new(node) else None
+            compiled = read_pattern(self._reading, source, node) if self._is_new(node) else None
             if compiled is None:
                 continue
-            search: Callable[[str], object] = compiled.search
+            search: Callable[[str], bool] = compiled.search
             names = [name for name in existing if name != but and search(name)]
             if not names and self._remember(node):
                 message = f"the pattern `{shorten(source)}` matches no {what}"

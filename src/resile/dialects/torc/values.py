@@ -17,10 +17,9 @@ from resile.dialects.reading.key_tables import INVALID, Table, read_mapping
 from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
 from resile.model.limits import DURATION_SECONDS_MAX
+from resile.model.patterns import Pattern, PatternRefused, compile_pattern
 
 EXIT_CODE_MAX = 255
-PATTERN_CHARACTERS_MAX = 1_000
-PATTERN_REPEATS_MAX = 5
 
 _NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"
 _DATE, _TIME = ("".join(f"(?:{_NUMBER}{unit})?" for unit in units) for units in ("YMWD", "HMS"))
@@ -29,8 +28,6 @@ _PERIOD_SECONDS = (31_557_600.0, 2_629_800.0, 604_800.0, 86_400.0, 3_600.0, 60.0
 _WALLTIME = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", re.ASCII)
 # A repeated group inside another takes exponential time in Python's backtracking engine; Torc's engine does not
 # backtrack.
-_NESTED_REPEAT = re.compile(r"[*+}]\??\)[*+{]|\|[^()]*\)[*+{]|\)\)+[*+{]")
-_REPEAT = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})")
 
 
 def named_text(reading: Reading, node: Node) -> Any:
@@ -136,23 +133,12 @@ def _has_value(node: Node) -> bool:
     return isinstance(node, Scalar) and node.value is not None
 
 
-def compile_pattern(reading: Reading, source: str, node: Scalar) -> re.Pattern[str] | None:
-    """Compile a regular expression for names; refuse one that could take exponential time."""
-    problem = ""
-    if len(source) > PATTERN_CHARACTERS_MAX:
-        problem = f"has more than {PATTERN_CHARACTERS_MAX} characters"
-    elif _NESTED_REPEAT.search(source):
-        problem = "repeats what repeats already"
-    elif len(_REPEAT.findall(source)) > PATTERN_REPEATS_MAX:
-        problem = f"has more than {PATTERN_REPEATS_MAX} parts that repeat"
-    if problem:
-        hint = "write a plainer pattern: `^work_.*` will do for most names"
-        reading.report.error("limit", f"the pattern {describe(node)} {problem}", node, hint=hint)
-        return None
+def read_pattern(reading: Reading, source: str, node: Scalar) -> Pattern | None:
+    """Compile a regular expression for names."""
     try:
-        return re.compile(source)
-    except (re.error, OverflowError, RecursionError) as error:
-        reading.report.error("value", f"{describe(node)} is no regular expression: {error}", node)
+        return compile_pattern(source, by_line=False)
+    except PatternRefused as problem:
+        reading.report.error("value", f"{describe(node)} is no regular expression: {problem}", node)
         return None
 
 

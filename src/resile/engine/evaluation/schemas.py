@@ -64,11 +64,25 @@ def _limits(schema: dict[str, Any], value: Any, where: str) -> str:
             if len(value) > schema.get(high, len(value)):
                 return f"{where} is longer than {schema[high]}"
     if isinstance(value, str) and "pattern" in schema:
-        import re
-
-        if not re.search(schema["pattern"], value):
-            return f"{where} does not match {schema['pattern']}"
+        return _mismatch(schema["pattern"], value, where)
     return ""
+
+
+def _mismatch(pattern: str, value: str, where: str) -> str:
+    """Why a text does not match a pattern; one that may go back in the text is matched in a process with limits."""
+    import re
+
+    from resile.languages.bounded import TooMuch, call_bounded
+    from resile.model.patterns import PatternRefused, compile_pattern
+
+    try:
+        is_met = compile_pattern(pattern, by_line=False).search(value)
+    except PatternRefused:
+        try:
+            is_met = call_bounded(lambda: re.search(pattern, value) is not None)
+        except TooMuch as limit:
+            return f"{where} can't be compared with {pattern}: {limit}"
+    return "" if is_met else f"{where} does not match {pattern}"
 
 
 def _members(schema: dict[str, Any], value: dict[str, Any], where: str) -> str:

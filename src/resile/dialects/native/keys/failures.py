@@ -102,14 +102,14 @@ def _signal(reading: Reading, node: Node) -> Any:
 
 def _pattern(reading: Reading, node: Node) -> Any:
     """Read a regular expression, and check that it compiles."""
-    import re
+    from resile.model.patterns import PatternRefused, compile_pattern
 
     source = read.non_empty(read.text, "`pattern`")(reading, node)
     if source is INVALID:
         return INVALID
     try:
-        re.compile(source)
-    except (re.error, OverflowError, RecursionError) as problem:
+        compile_pattern(source)
+    except PatternRefused as problem:
         reading.report.error("value", f"{describe(node)} is no regular expression: {problem}", node)
         return INVALID
     return source

@@ -36,6 +36,7 @@ from resile.model.limits import ITEM_BYTES_MAX, ITEMS_WHOLE_BYTES_MAX
 
 if TYPE_CHECKING:
     from jsonpath import JSONPath
+    from jsonpath.function_extensions import FilterFunction
     from jsonpath.segments import JSONPathSegment
 
 Form = Literal["lines", "json", "output"]
@@ -224,12 +225,32 @@ def compile_path(json_path: str) -> JSONPath:
     from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError
 
     try:
-        path = JSONPathEnvironment(strict=True).compile(json_path)
+        environment = JSONPathEnvironment(strict=True)
+        environment.function_extensions |= _pattern_functions()
+        path = environment.compile(json_path)
     except JSONPathError as error:
         # Only the first line: the others draw the position.
         raise ItemsRefused(f"json_path `{json_path}` is no JSONPath: {error.args[0]}") from error
     assert isinstance(path, JSONPath)
     return path
+
+
+def _pattern_functions() -> dict[str, FilterFunction]:
+    """The functions `match` and `search` of paths, with patterns that can't take for ever."""
+    from jsonpath import JSONPathError
+    from jsonpath.function_extensions import Match, Search
+
+    from resile.model.patterns import PatternRefused, compile_pattern
+
+    def compile_once(_: object, pattern: str) -> Any:
+        """The compiled pattern, in place of the library's."""
+        try:
+            return compile_pattern(pattern, by_line=False)
+        except PatternRefused as problem:
+            raise JSONPathError(f"the pattern `{pattern}` is refused: {problem}", token=None) from problem
+
+    replaced = {"check_cache": compile_once}
+    return {"match": type("Match", (Match,), replaced)(), "search": type("Search", (Search,), replaced)()}
 
 
 def _find(path: JSONPath, count: int, document: Any) -> list[Any]:
