@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from resile.executors.contract import Launch, Lost, Report, Returned, Started, Withdrawn
-from resile.executors.functions import executor as functions
-from resile.executors.functions import spool
+from resile.executors.fence import Fence
+from resile.executors.functions import spool, waker
 from resile.executors.functions.calls import Call
 from resile.executors.functions.executor import FunctionExecutor
 from resile.executors.functions.spool import SPOOL_BYTES, Spool, records_of
@@ -24,7 +24,10 @@ SECONDS_MAX = 30.0
 
 def opened(folder: Path, slots: int = 1, clock_offset: float = 0.0) -> FunctionExecutor:
     """An executor in this folder."""
-    return FunctionExecutor(str(folder), slots=slots, path=sys.path, env=os.environ, clock_offset=clock_offset)
+    fence = Fence(str(folder), time.time_ns() // 1000, lambda: None)
+    return FunctionExecutor(
+        str(folder), slots=slots, path=sys.path, env=os.environ, fence=fence, clock_offset=clock_offset
+    )
 
 
 def launch(job: int, name: str, workers: str, *args: Any) -> Launch:
@@ -132,7 +135,7 @@ def test_drain_takes_back_what_nobody_has_begun(tmp_path: Path) -> None:
 
 def test_to_close_does_not_wait_for_the_next_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever looks after time limits is sent home at once, however long it would still have waited."""
-    monkeypatch.setattr(functions, "TICK_SECONDS", 4 * SECONDS_MAX)
+    monkeypatch.setattr(waker, "TICK_SECONDS", 4 * SECONDS_MAX)
     executor = opened(tmp_path)
     executor.start([launch(1, "add", "threads", 1, 2)])
     begin = time.monotonic()

@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[2]
 # Starts calls while there is no process and no thread, does what the word says, and prints the reports.
 STARVED = """
 import json, os, resource, select, sys, time
-from resile.executors.functions.executor import FunctionExecutor
-from tests.api.test_executor import launch
+from pathlib import Path
+from tests.api.test_executor import launch, opened
 
 folder, workers, word = sys.argv[1:]
 hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-executor = FunctionExecutor(folder, slots=2, path=sys.path, env=os.environ)
+executor = opened(Path(folder), slots=2)
 poll = select.poll()
 poll.register(executor.fileno(), select.POLLIN)
 found = []

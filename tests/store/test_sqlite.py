@@ -206,7 +206,7 @@ def test_a_newer_database_is_refused(path: str, readonly: bool) -> None:
     SqliteStore(path, migrations=(*schema.MIGRATIONS, "CREATE TABLE later (x)")).close()
     with pytest.raises(StoreTooNew) as refused:
         SqliteStore(path, readonly=readonly)
-    assert refused.value.message == f"{path} has schema version 6; this Resile knows versions up to 5"
+    assert refused.value.message == f"{path} has schema version 7; this Resile knows versions up to 6"
     assert "newer Resile" in refused.value.hint
 
 
@@ -223,7 +223,7 @@ def test_an_older_database_is_brought_forward(path: str) -> None:
     for _ in range(2):
         store = SqliteStore(path, migrations=newer)
         assert store._db.execute("SELECT id, note FROM runs").fetchall() == [(run, "none!")]
-        assert store._db.pragma("user_version") == 7
+        assert store._db.pragma("user_version") == 8
         store.close()
 
 
@@ -282,7 +282,7 @@ def test_an_older_database_is_not_changed_by_a_reader(path: str) -> None:
     assert reader._db.pragma("user_version") == 3
     reader.close()
     writer = SqliteStore(path)
-    assert (writer.lease(run, now=0.0), writer._db.pragma("user_version")) == (holder, 5)
+    assert (writer.lease(run, now=0.0), writer._db.pragma("user_version")) == (holder, 6)
     writer._db.execute("UPDATE leases SET expires_at = ?", (time.time(),))
     assert writer.lease(run, now=0.0) is None
     writer.close()

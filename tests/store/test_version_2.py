@@ -29,7 +29,9 @@ INSERT INTO dead_letters
     FROM dead_letters_of_version_3;
 DROP TABLE dead_letters_of_version_3;
 DROP TABLE kept_scopes;
+ALTER TABLE leases DROP COLUMN number;
 ALTER TABLE leases DROP COLUMN expires_boot_seconds;
+ALTER TABLE runs DROP COLUMN fence;
 DROP TABLE identity;
 PRAGMA user_version = 2;
 """

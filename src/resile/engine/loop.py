@@ -20,6 +20,7 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import assert_never
 
 import msgspec
@@ -38,7 +39,7 @@ from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Executor, Launch, Returned, Started
 from resile.model.status import RunStatus
 from resile.store.contract import AttemptRow, Lease, Request, Store, Writer
-from resile.store.errors import StoreFull
+from resile.store.errors import StoreError, StoreFull
 
 GATHER_SECONDS = 0.020
 REQUESTS_SECONDS = 0.2
@@ -122,6 +123,7 @@ class Engine:
         has_reports = True
         while True:
             now = self._clock.now()
+            self._keep_lease()
             if has_reports:
                 self._collect_reports()
             self._collect_others(now)
@@ -155,6 +157,9 @@ class Engine:
 
     def close(self, finished: bool) -> None:
         """Close everything; attempts that still run go on. If `finished`, no attempt is open in the log."""
+        # An engine that ends with an error, that of a lost lease for example, does not raise the writer's as well.
+        with suppress(StoreError):
+            self._writer.flush()
         self._executor.close(finished=finished)
         self._conditions.close()
         self._logfiles.close()
@@ -182,7 +187,7 @@ class Engine:
             self._inbox.append((event, row))
 
     def _collect_others(self, now: float) -> None:
-        """Collect due timers and requests, renew the lease, and act on interrupts."""
+        """Collect due timers and requests, and act on interrupts."""
         while self._timers and self._timers[0][0] <= now and not self._interrupts:
             _, job, attempt, repair, item = heapq.heappop(self._timers)
             self._inbox.append((TimerFired(now, job, attempt, repair, item), None))
@@ -191,11 +196,18 @@ class Engine:
             for request in self._store.requests(self._lease.run, self._last_request):
                 self._last_request = request.id
                 self._handle_request(request, now)
+        if self._interrupts:
+            self._wind_down()
+
+    def _keep_lease(self) -> None:
+        """Renew the lease in time; raises LeaseHeld in an engine that was stopped so long that another has the run.
+
+        Every turn of the loop begins with this, and every start of an attempt, because a stop can be at any moment.
+        """
+        now = self._clock.now()
         if now >= self._next_renewal:
             self._next_renewal = now + LEASE_SECONDS / 3
             self._store.renew_lease(self._lease, now - self._clock.machine.clock_offset, LEASE_SECONDS)
-        if self._interrupts:
-            self._wind_down()
 
     def _has_repairs(self, number: int) -> bool:
         """Could a failure of this job start a repair, which reads its log files?"""
@@ -293,6 +305,7 @@ class Engine:
 
     def _start(self, order: actions.StartAttempt, launches: list[Launch]) -> None:
         """Start an attempt, or record its outcome if nothing needs to start."""
+        self._keep_lease()
         launch = self._performer.launch(order)
         if isinstance(launch, Launch):
             launches.append(launch)

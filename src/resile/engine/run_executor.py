@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from resile.core.state import State
-from resile.engine.paths import claim_folders, label
+from resile.engine.paths import claim_folders, epoch_folder, label
 from resile.engine.secrets import Hidden
 from resile.executors.contract import Executor
+from resile.executors.fence import Fence
 from resile.executors.local.executor import LocalExecutor
 from resile.model.nested import steps_of, workflows_within
 from resile.model.workflow import Function, Workflow
@@ -17,6 +18,15 @@ from resile.store.contract import RunRow
 
 if TYPE_CHECKING:
     from resile.executors.local.prestart import Prestarted
+
+
+def open_fence(row: RunRow, epoch: int, identity: str, number: int, confirm: Callable[[], None]) -> Fence:
+    """The fence of the engine that has the lease with this number; `confirm` renews the lease.
+
+    Raises ResileError if another user could write to the run's folders, or a newer engine drives the run.
+    """
+    claim_folders(row.output, row.id, epoch, identity)
+    return Fence(epoch_folder(row.output, row.id, epoch), number, confirm)
 
 
 def make_executor(
@@ -30,18 +40,16 @@ def make_executor(
     hidden: Hidden,
     launcher: Prestarted | None,
     clock_offset: float,
+    fence: Fence,
 ) -> Executor:
-    """The executor of commands, combined with that of functions if the workflow calls any.
-
-    Raises ResileError if another user could write to the run's folders.
-    """
-    claim_folders(row.output, row.id, epoch, identity)
+    """The executor of commands, combined with that of functions if the workflow calls any."""
     commands = LocalExecutor(
         folder,
         slots=parallel,
         label=label(identity, row.id, epoch),
         base_env={os.fsencode(name): os.fsencode(value) for name, value in env.items()},
         directory=os.fsencode(row.directory),
+        fence=fence,
         secrets=hidden.listed,
         launcher=launcher,
         clock_offset=clock_offset,
@@ -66,6 +74,7 @@ def make_executor(
         epoch=epoch,
         home=home_of(state.workflow),
         directory=row.directory,
+        fence=fence,
         clock_offset=clock_offset,
     )
 

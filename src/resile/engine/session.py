@@ -23,7 +23,7 @@ from resile.engine.loop import LEASE_SECONDS, Engine, Listener
 from resile.engine.outcomes import Observer
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import count_steps
-from resile.engine.run_executor import make_executor
+from resile.engine.run_executor import make_executor, open_fence
 from resile.engine.secrets import Hidden, load_secrets
 from resile.executors.contract import Executor
 from resile.model import codec
@@ -185,9 +185,13 @@ class Session:
         base_env = {**env, **secrets, **{f"RESILE_{name}": value for name, value in run_env.items()}}
         executor = self._given_executor
         if executor is None:
-            offset = self._clock.machine.clock_offset
-            name = self._store.identity(row.id)
-            executor = make_executor(state, row, folder, parallel, epoch, name, base_env, hidden, launcher, offset)
+            name, offset = self._store.identity(row.id), self._clock.machine.clock_offset
+            fence = open_fence(
+                row, epoch, name, lease.number, lambda: self._store.renew_lease(lease, boot_seconds(), LEASE_SECONDS)
+            )
+            executor = make_executor(
+                state, row, folder, parallel, epoch, name, base_env, hidden, launcher, offset, fence
+            )
         values = Values(
             self._store, row, state, {**env, **secrets}, executor, public_env=env, secrets=hidden, debug=self._debug
         )

@@ -193,6 +193,7 @@ class Lease(Struct, frozen=True, gc=False):
     `boot` names one boot of one machine and its pid namespace: only there can the process `pid` be looked up.
     `pid_started` tells the holder from a later process with the same number. On the same boot the lease expires at
     `expires_boot_seconds`, by the clock that counts from the boot and can't be set; elsewhere at `expires_at`.
+    `number` is greater than that of every earlier lease of the run.
     """
 
     run: int
@@ -204,6 +205,7 @@ class Lease(Struct, frozen=True, gc=False):
     since: float
     expires_at: float
     expires_boot_seconds: float = 0.0
+    number: int = 0
 
 
 class Request(Struct, frozen=True, gc=False):

@@ -19,8 +19,13 @@ from resile.store.contract import Lease
 from resile.store.errors import LeaseHeld
 
 
-def take(run: int, now: float, seconds: float, holder: Lease | None = None, wall: float | None = None) -> Lease:
-    """A new lease for this process; raises LeaseHeld if the `holder` of the present lease still drives the run."""
+def take(
+    run: int, now: float, seconds: float, holder: Lease | None = None, wall: float | None = None, last: int = 0
+) -> Lease:
+    """A new lease for this process; raises LeaseHeld if the `holder` of the present lease still drives the run.
+
+    `last` is the number of the run's last lease.
+    """
     wall = time.time() if wall is None else wall
     if holder is not None and not is_free(holder, now, wall):
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
@@ -40,6 +45,8 @@ def take(run: int, now: float, seconds: float, holder: Lease | None = None, wall
         since=wall,
         expires_at=wall + seconds,
         expires_boot_seconds=now + seconds,
+        # The time, unless that was set back: so the numbers go on in a database that was restored from a copy.
+        number=max(last + 1, time.time_ns() // 1000),
     )
 
 

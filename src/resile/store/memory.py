@@ -62,6 +62,7 @@ class _Run:
         self.entries: list[Entry] = []
         self.snapshot: Snapshot | None = None
         self.lease: Lease | None = None
+        self.fence = 0
         self.requests: list[Request] = []
 
 
@@ -253,7 +254,8 @@ class MemoryStore:
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
         with self._writing("acquire_lease"):
             kept = self._run_of(run)
-            kept.lease = leases.take(run, now, seconds, kept.lease)
+            kept.lease = leases.take(run, now, seconds, kept.lease, last=kept.fence)
+            kept.fence = kept.lease.number
             return kept.lease
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:

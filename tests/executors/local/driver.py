@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from resile.executors.contract import Ended, Launch, Report, Started
+from resile.executors.fence import Fence
 from resile.executors.local import processes, recovery
 from resile.executors.local.executor import LocalExecutor
+from resile.executors.local.prestart import Prestarted
 
 DEADLINE_SECONDS = 30.0
 T = TypeVar("T")
@@ -35,6 +37,9 @@ class Driver:
         label: str = "1:1",
         clock_offset: float = 0.0,
         directory: Path | None = None,
+        confirm: Callable[[], None] = lambda: None,
+        fence: Fence | None = None,
+        launcher: Prestarted | None = None,
     ) -> None:
         self.folder = str(folder)
         self.executor = LocalExecutor(
@@ -43,7 +48,9 @@ class Driver:
             label=label,
             base_env=dict(os.environb),
             directory=os.fsencode(directory or folder),
+            fence=fence or Fence(self.folder, time.time_ns() // 1000, confirm),
             secrets=secrets,
+            launcher=launcher,
             clock_offset=clock_offset,
         )
         self.reports: list[Report] = []

@@ -53,10 +53,12 @@ def test_a_nul_in_a_launch_makes_no_frame() -> None:
 
 def test_a_configuration_arrives_as_it_was_sent() -> None:
     """Secrets may hold NULs and line breaks; they and everything else are read as they were written."""
-    sent = (b"token", b"/folder", 4, 1700000000.25, b"/home", [b"a\0b\n", b""], [b"A=1", b"B="])
+    sent = (7, b"/fence", b"token", b"/folder", 4, 1700000000.25, b"/home", [b"a\0b\n", b""], [b"A=1", b"B="])
     (fields,) = frames_of(wire.configure_frame(*sent))
     assert fields[0] == wire.CONFIGURE
-    assert wire.decode_configuration(fields) == sent
+    names = ("number", "fence", "token", "folder", "slots", "offset", "directory", "secrets", "env")
+    given = wire.Configuration(fields)
+    assert tuple(getattr(given, name) for name in names) == sent
 
 
 def test_frames_are_taken_whole() -> None:

@@ -19,11 +19,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from errno import EAGAIN, ECHILD
-from threading import Event, Lock, Thread
 
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Records, Report, Started, Withdrawn
+from resile.executors.fence import Fence
 from resile.executors.functions import spool as function_spool
 from resile.executors.functions.calls import Begun, Call, Done, Dropped, Functions, Record
 from resile.executors.functions.patience import Patience, is_passing
@@ -38,6 +37,7 @@ from resile.executors.functions.reports import (
     terminated_report,
 )
 from resile.executors.functions.spool import FOLDER
+from resile.executors.functions.waker import Waker
 from resile.executors.functions.worker import Setting
 from resile.executors.local.oom import OomCounter
 from resile.executors.local.segments import SegmentReader
@@ -45,7 +45,6 @@ from resile.languages.python.modules import NO_HOME, Home
 from resile.model.failure import Kind
 from resile.model.folders import make_folder
 
-TICK_SECONDS = 0.05
 REPORT_START_SECONDS = 0.02
 DEATHS_MAX = 3
 # A worker that takes a call reports that at once.
@@ -71,13 +70,17 @@ class FunctionExecutor(SegmentReader):
         epoch: int = 1,
         home: Home = NO_HOME,
         directory: str = "",
+        fence: Fence,
         clock_offset: float = 0.0,
     ) -> None:
         """Open the run with this output folder; worker processes run in `directory`, by default our own."""
         super().__init__(folder)
         self._folder = os.path.join(os.path.abspath(folder), FOLDER)
         self._slots = slots
-        self._setting = Setting(path=list(path), run=run, epoch=epoch, home=home, clock_offset=clock_offset)
+        self._fence = fence
+        self._setting = Setting(
+            path=list(path), run=run, epoch=epoch, home=home, clock_offset=clock_offset, fence=fence.path
+        )
         self._env = dict(env)
         self._directory = directory or None
         self._oom_counter: OomCounter | None = None
@@ -89,6 +92,7 @@ class FunctionExecutor(SegmentReader):
         self._adopted: list[AdoptedWorker] = []
         self._sockets: SocketCallQueue | None = None
         self._queue: ThreadCallQueue | None = None
+        self._is_fenced = function_spool.fence_reader(fence.path)
         self._functions = Functions(run, epoch, home, clock_offset)
         self._ready: list[Report] = []
         self._perhaps_taken: dict[Key, float] = {}
@@ -100,12 +104,8 @@ class FunctionExecutor(SegmentReader):
         self._token = os.urandom(4).hex()
         self._count = 0
         self._epoll = select.epoll()
-        self._wakeup_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._wakeup_lock = Lock()
-        self._epoll.register(self._wakeup_fd, select.EPOLLIN)
-        self._busy = Event()
-        self._closed = Event()
-        self._ticker: Thread | None = None
+        self._waker = Waker()
+        self._epoll.register(self._waker.descriptor, select.EPOLLIN)
 
     # --- the contract
 
@@ -113,6 +113,7 @@ class FunctionExecutor(SegmentReader):
         return self._epoll.fileno()
 
     def start(self, launches: Sequence[Launch]) -> None:
+        self._fence.check()
         for launch in launches:
             assert launch.call is not None
             self._queued[launch.job, launch.attempt] = launch.threads
@@ -122,10 +123,11 @@ class FunctionExecutor(SegmentReader):
                 self._waiting.append(launch.call)
         if self._waiting:
             self._offer()
-        self._start_ticker()
+        self._waker.start()
 
     def kill(self, job: int, attempt: int) -> None:
         key = (job, attempt)
+        self._fence.check()
         if self._withdraw({key}):
             return
         for worker in self._workers():
@@ -144,22 +146,22 @@ class FunctionExecutor(SegmentReader):
             if in_doubt and isinstance(record, Dropped):
                 self._ready.append(Lost(*key, self._functions.now(), NO_RECORD))
             elif isinstance(record, Begun) and base in held:
-                worker = AdoptedWorker(base, record)
+                worker = AdoptedWorker(base, record, self._functions.now())
                 self._adopted.append(worker)
                 self._ready.append(Adopted(*key, record.at, worker.pid, log_start_of(record, base)))
             else:
                 self._ready.append(settle(base, record, self._functions.now()))
         self._dead_workers += [base for base in self._former_workers if base not in held]
         self._former_workers = []
-        self._wake()
-        self._start_ticker()
+        self._waker.wake()
+        self._waker.start()
 
     def drain(self) -> None:
         self._withdraw(set(self._queued))
 
     def reports(self) -> list[Report]:
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._wakeup_fd)
+        self._waker.settle()
+        self._fence.check()
         now = self._functions.now()
         for worker in self._workers():
             records, gone = worker.receive()
@@ -178,12 +180,9 @@ class FunctionExecutor(SegmentReader):
         if self._patience.is_over(now):
             self._give_up(now, EAGAIN)
         if not (self._queued or any(worker.current for worker in self._workers())):
-            self._busy.clear()
-        elif self._ticker is None:
-            # There was no thread for it.
-            time.sleep(TICK_SECONDS)
-            self._start_ticker()
-            self._wake()
+            self._waker.rest()
+        else:
+            self._waker.go_on()
         reports, self._ready = self._ready, []
         self._unacknowledged = self._unacknowledged or bool(reports)
         return reports
@@ -208,22 +207,17 @@ class FunctionExecutor(SegmentReader):
 
     def close(self, *, finished: bool = False) -> None:  # noqa: ARG002
         """Close the call queues; running calls go on. The next engine finds the reports that were not acknowledged."""
-        self._closed.set()
-        self._busy.set()
-        if self._ticker is not None:
-            self._ticker.join()
+        self._waker.end()
         for queue in (self._sockets, self._queue):
             if queue is not None:
                 queue.close()
         owed = self._unacknowledged or self._ready or self._queued
         ours: list[ProcessWorker | ThreadWorker] = [*self._processes, *self._threads]
         for worker in ours:
-            if worker.close() and not owed:
+            if worker.close() and not owed and not self._is_fenced():
                 function_spool.forget(worker.base)
         self._epoll.close()
-        with self._wakeup_lock:
-            os.close(self._wakeup_fd)
-            self._wakeup_fd = -1
+        self._waker.close()
 
     # --- workers
 
@@ -242,7 +236,8 @@ class FunctionExecutor(SegmentReader):
         while self._queue is not None and missing > 0 and self._patience.may_try(self._functions.now()):
             base = self._base()
             try:
-                self._threads.append(ThreadWorker(base, self._queue.queue, self._functions, self._wake))
+                worker = ThreadWorker(base, self._queue.queue, self._functions, self._is_fenced, self._waker.wake)
+                self._threads.append(worker)
             except RuntimeError:
                 self._start_failed(base)
                 return
@@ -365,6 +360,9 @@ class FunctionExecutor(SegmentReader):
         key = (begun.job, begun.attempt)
         if isinstance(last, Done):
             self._handle_done(worker, last, key)
+        elif isinstance(last, Dropped):
+            # It has been reported as adopted.
+            self._ready.append(Lost(*key, now, "its worker had to stop as it began"))
         elif worker.reason:
             log = log_of(begun, worker.base)
             self._ready.append(Ended(*key, begun.at, now, worker.sent_signal, 0.0, 0, log, worker.reason))
@@ -410,6 +408,8 @@ class FunctionExecutor(SegmentReader):
 
     def _check_calls(self, now: float) -> None:
         """Report the start of calls that take longer than a moment; terminate calls that exceed their time limit."""
+        for silent in [worker for worker in self._adopted if worker.is_silent(now)]:
+            self._abandon(silent, now)
         for worker in self._workers():
             begun = worker.current
             if begun is None:
@@ -431,6 +431,13 @@ class FunctionExecutor(SegmentReader):
             if self._queued.pop(key, None) is not None:
                 self._ready.append(Lost(*key, now, "its worker died as it took the call"))
 
+    def _abandon(self, worker: AdoptedWorker, now: float) -> None:
+        """Give up a worker of an earlier engine that is stopped or should have ended; its call is lost."""
+        worker.signal(signal.SIGKILL)
+        self._adopted.remove(worker)
+        assert worker.key is not None
+        self._ready.append(Lost(*worker.key, now, "its worker was stopped, or belonged to an engine that was"))
+
     def _terminate(self, worker: AnyWorker, reason: str, now: float) -> None:
         """Terminate the call that a worker is making."""
         begun = worker.current
@@ -447,7 +454,7 @@ class FunctionExecutor(SegmentReader):
         pid = worker.unreported_pid(key)
         self._ready.append(Ended(*key, begun.at, now, signal.SIGTERM, 0.0, 0, NO_LOG, reason, pid=pid))
         self._fill_threads()
-        self._wake()
+        self._waker.wake()
 
     def _withdraw(self, keys: set[Key]) -> bool:
         """Remove these calls from the queues and report them as withdrawn; return whether any was there."""
@@ -467,30 +474,5 @@ class FunctionExecutor(SegmentReader):
             self._queued.pop((call.job, call.attempt), None)
             self._ready.append(Withdrawn(call.job, call.attempt, self._functions.now()))
         if gone:
-            self._wake()
+            self._waker.wake()
         return bool(gone)
-
-    # --- waking the engine
-
-    def _wake(self) -> None:
-        """Make `fileno` readable; any thread may call this, even an abandoned one."""
-        with self._wakeup_lock:
-            if self._wakeup_fd >= 0:
-                os.eventfd_write(self._wakeup_fd, 1)
-
-    def _start_ticker(self) -> None:
-        """Start the ticker if it does not run: there are calls with limits."""
-        self._busy.set()
-        if self._ticker is None:
-            ticker = Thread(target=self._tick, name="resile ticker", daemon=True)
-            try:
-                ticker.start()
-                self._ticker = ticker
-            except RuntimeError:
-                # `reports` tries again.
-                self._wake()
-
-    def _tick(self) -> None:
-        """Wake the engine regularly while calls run; this is all that the ticker's thread does."""
-        while self._busy.wait() and not self._closed.wait(TICK_SECONDS):
-            self._wake()

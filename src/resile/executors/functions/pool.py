@@ -25,6 +25,7 @@ from resile.executors.functions.calls import (
     Begun,
     Call,
     Done,
+    Dropped,
     Functions,
     Record,
     decode_record,
@@ -35,10 +36,12 @@ from resile.executors.functions.calls import (
 from resile.executors.functions.spool import Spool, is_alive, records_of, write_all, writer_of
 from resile.executors.functions.worker import IN_A_FILE, INLINE, MESSAGE_BYTES_MAX, Setting, decode_message
 from resile.executors.local.launcher.system_calls import socket
+from resile.executors.local.processes import read_process
 from resile.model.folders import create_file
 
 WAKE_AT = 64
 CLOSE_SECONDS_MAX = 5.0
+SILENT_SECONDS_MAX = 30.0
 RECEIVE_BYTES = 256 * 1024
 CALL_QUEUE_BYTES = 1024 * 1024
 _BOOT = "from resile.executors.functions.worker import main; main()"
@@ -233,8 +236,16 @@ class ThreadWorker(Worker):
     It ends with a `problem` if it can't write a record.
     """
 
-    def __init__(self, base: str, queue: SimpleQueue[Call | None], functions: Functions, wake: Callable[[], None]):
+    def __init__(
+        self,
+        base: str,
+        queue: SimpleQueue[Call | None],
+        functions: Functions,
+        is_fenced: Callable[[], bool],
+        wake: Callable[[], None],
+    ) -> None:
         super().__init__(base)
+        self._is_fenced = is_fenced
         self.done: deque[Done] = deque()
         self.problem = ""
         self._queue = queue
@@ -279,6 +290,9 @@ class ThreadWorker(Worker):
             begun = Begun(call.job, call.attempt, self._functions.now(), call.timeout_seconds, call.grace_seconds)
             self.current = begun
             spool.add(encode_record(begun))
+            if self._is_fenced():
+                spool.add(encode_record(Dropped(call.job, call.attempt, self._functions.now())))
+                return
             cpu = time.thread_time()
             ended = perform(call, self._functions, begun)
             ended.cpu_seconds = time.thread_time() - cpu
@@ -328,17 +342,29 @@ class AdoptedWorker(Worker):
     thread can't be terminated: it goes on, and counts as gone.
     """
 
-    def __init__(self, base: str, begun: Begun) -> None:
+    def __init__(self, base: str, begun: Begun, now: float) -> None:
         super().__init__(base)
         self.pid, kind = writer_of(base)
         self.current = begun
         self.reported_key = (begun.job, begun.attempt)
         self.sent_signal = 0
+        self._silent_since = now
         self._is_process = kind == "process"
 
     def receive(self) -> tuple[list[Record], bool]:
         """No records, which are only in its spool, and whether it is gone."""
         return [], not is_alive(self.base) or bool(self.reason and not self._is_process)
+
+    def is_silent(self, now: float) -> bool:
+        """Is there nothing to be expected of it any more?
+
+        Its process has been stopped for a while; or it is a thread of another engine, which should have ended by now.
+        """
+        process = read_process(self.pid)
+        is_foreign_thread = not self._is_process and self.pid != os.getpid()
+        if not is_foreign_thread and (process is None or not process.stopped):
+            self._silent_since = now
+        return now - self._silent_since >= SILENT_SECONDS_MAX
 
     def last_record(self) -> Record:
         """The last record of its call."""

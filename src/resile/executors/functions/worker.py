@@ -2,8 +2,9 @@
 
     engine --calls (one message each)--> a free worker --> spool, then reports --> engine
 
-A function's output goes to the worker's two files; each call has a range of them. When the engine is gone the worker
-finishes its call, records that, and begins no other. A call that is too large for a message is in a file.
+A function's output goes to the worker's two files; each call has a range of them. When the engine is gone, or a newer
+engine has closed its fence (fence.py), the worker finishes its call, records that, and begins no other. A call that is
+too large for a message is in a file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from resile.executors.functions.calls import (
     flush_output,
     perform,
 )
-from resile.executors.functions.spool import Spool, write_all
+from resile.executors.functions.spool import Spool, fence_reader, write_all
 from resile.executors.local.launcher.system_calls import socket
 from resile.languages.python.modules import NO_HOME, Home, import_module, load_file
 
@@ -51,6 +52,7 @@ class Setting(msgspec.Struct):
     epoch: int = 1
     home: Home = NO_HOME
     clock_offset: float = 0.0
+    fence: str = ""
 
 
 class WorkerProcess:
@@ -63,6 +65,7 @@ class WorkerProcess:
         self._self = resource.RUSAGE_SELF
         self._calls = socket.socket(fileno=setting.calls)
         self._reports = socket.socket(fileno=setting.reports)
+        self._is_fenced = fence_reader(setting.fence)
         self._spool = Spool(setting.base, "process")
         self._functions = Functions(setting.run, setting.epoch, setting.home, setting.clock_offset)
         self._hangup = select.poll()
@@ -97,8 +100,8 @@ class WorkerProcess:
                 # Do not make a call that could not be recorded.
                 self._send(unsent + frame_of(encode_record(Dropped(call.job, call.attempt, self._functions.now()))))
                 raise
-            if self._hangup.poll(0) or not self._send(unsent + frame_of(record)):
-                # The engine is gone; tell the next one that this call never ran.
+            if self._is_fenced() or self._hangup.poll(0) or not self._send(unsent + frame_of(record)):
+                # The engine is gone, or no longer drives the run; tell the next one that this call never ran.
                 self._spool.add(encode_record(Dropped(call.job, call.attempt, self._functions.now())))
                 return
             unsent = self._make_call(call, begun)

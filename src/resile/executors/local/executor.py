@@ -4,8 +4,11 @@
 
 An attempt is ours if this executor started it or found it running. Lines about our attempts become reports at once;
 lines about others are kept until `find` asks. When the launcher dies the executor reads its spool, kills the processes
-it left, and reports running attempts as lost; the next `start` gets a new launcher. An attempt may end without a
-`Started` before it: if its start failed, or if both lines come from a spool.
+it left, and reports running attempts as lost; the next `start` gets a new launcher. It ends a launcher of an earlier
+engine that does not answer, as if it had died. An attempt may end without a `Started` before it: if its start failed,
+or if both lines come from a spool.
+
+A newer engine takes over the launcher. The older one finds its connection closed and its fence too (fence.py): it ends.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from msgspec.structs import replace
 
 from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Records, Report, Withdrawn
+from resile.executors.fence import Fence
 from resile.executors.local import prestart, processes, recovery, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.system_calls import socket
@@ -35,7 +39,8 @@ RECEIVE_BYTES = 256 * 1024
 ACKNOWLEDGE_BYTES = 128 * 1024
 SEND_SECONDS_MAX = 60
 GREETING_SECONDS_MAX = 15.0
-CONNECT_SECONDS_MAX = 5.0
+# With the greeting less than a minute: by then the attempts of a launcher that does not answer are lost.
+CONNECT_SECONDS_MAX = 30.0
 CONNECT_RETRY_SECONDS = 0.01
 SILENT_DEATHS_MAX = 10
 
@@ -51,6 +56,7 @@ class LocalExecutor(SegmentReader):
         label: str,
         base_env: Mapping[bytes, bytes],
         directory: bytes,
+        fence: Fence,
         secrets: Sequence[bytes] = (),
         launcher: Prestarted | None = None,
         clock_offset: float = 0.0,
@@ -63,6 +69,7 @@ class LocalExecutor(SegmentReader):
         super().__init__(folder)
         self._folder = os.path.join(os.path.abspath(folder), wire.FOLDER)
         self._label = label
+        self._fence = fence
         self._config = (slots, clock_offset, directory, tuple(secrets), dict(base_env))
         self._socket: socket.socket | None = None
         self._token = ""
@@ -153,12 +160,14 @@ class LocalExecutor(SegmentReader):
             self._socket = None
         self._epoll.close()
         os.close(self._wakeup_fd)
+        self._fence.close()
         prestart.reap()
 
     # --- the connection
 
     def _open(self, launcher: Prestarted) -> None:
         """Write the header of a fresh launcher's spool, then configure the launcher."""
+        self._fence.check()
         self._token = os.urandom(6).hex()
         path = os.path.join(self._folder, self._token + SUFFIX)
         try:
@@ -192,8 +201,9 @@ class LocalExecutor(SegmentReader):
         """Send the launcher the settings that all attempts of the run share."""
         slots, offset, directory, secrets, base_env = self._config
         pairs = [name + b"=" + value for name, value in base_env.items()]
-        token, folder = self._token.encode(), os.fsencode(self._folder)
-        self._send(wire.configure_frame(token, folder, slots, offset, directory, secrets, pairs))
+        fence = self._fence.number, os.fsencode(self._fence.path)
+        files = self._token.encode(), os.fsencode(self._folder)
+        self._send(wire.configure_frame(*fence, *files, slots, offset, directory, secrets, pairs))
 
     def _send(self, data: bytes) -> None:
         """Send frames. The launcher always reads, so this blocks only if the launcher was stopped."""
@@ -313,24 +323,33 @@ class LocalExecutor(SegmentReader):
             self._take(b"")
 
     def _connect(self, authors: list[Author]) -> tuple[Author | None, list[bytes]]:
-        """Connect to the living launcher of this run; return its author and the lines of its greeting."""
+        """Connect to the living launcher of this run; return its author and the lines of its greeting.
+
+        Kill launchers that do not answer, because they were stopped, say: their attempts are lost.
+        """
         deadline = processes.boot_seconds() + CONNECT_SECONDS_MAX
         while any(map(recovery.is_alive, authors)):
             connection = self._connect_once()
-            lines, rest = read_greeting(connection) if connection is not None else ([], b"")
-            author = recovery.decode_author(lines[0]) if lines else None
-            if connection is not None and author is not None and author.label == self._label:
-                self._token = author.token
+            if connection is not None:
+                connection.settimeout(GREETING_SECONDS_MAX)
                 self._attach(connection)
                 self._configure()
-                self._inbox = rest
-                return author, lines
-            if connection is not None:
-                dismiss(connection)
+                lines, self._inbox = read_greeting(connection)
+                author = recovery.decode_author(lines[0]) if lines else None
+                if author is not None and author.label == self._label:
+                    self._token = author.token
+                    return author, lines
+                self._epoll.unregister(connection.fileno())
+                self._socket = None
+                if author is not None:
+                    dismiss(connection)
+                connection.close()
+                # The launcher may have refused this engine, because there is a newer one.
+                self._fence.confirm()
             if processes.boot_seconds() > deadline:
-                pids = ", ".join(str(author.pid) for author in authors if recovery.is_alive(author))
-                hint = f"end process {pids} and resume again"
-                raise ResileError("launcher_unreachable", "the run's launcher lives but does not answer", hint=hint)
+                self._fence.confirm()
+                for author in authors:
+                    recovery.end(author)
             time.sleep(CONNECT_RETRY_SECONDS)
         return None, []
 
@@ -349,6 +368,8 @@ class LocalExecutor(SegmentReader):
         assert self._socket is not None
         self._socket.close()
         self._socket = None
+        # A launcher that a newer engine has taken over is not dead.
+        self._fence.check()
         self._silent_deaths = 0 if self._received else self._silent_deaths + 1
         path = os.path.join(self._folder, self._token + SUFFIX)
         author, lines = recovery.read_spool(path)
@@ -436,8 +457,7 @@ class LocalExecutor(SegmentReader):
 
 
 def read_greeting(connection: socket.socket) -> tuple[list[bytes], bytes]:
-    """The lines that a launcher sends a new engine, and the data after them; nothing if the launcher dies meanwhile."""
-    connection.settimeout(GREETING_SECONDS_MAX)
+    """The lines that a launcher sends a new engine, and the data after them; nothing if it refuses or dies."""
     text = b""
     try:
         while (end := text.find(b"\n" + wire.GREETING_END)) < 0:
@@ -454,11 +474,8 @@ def read_greeting(connection: socket.socket) -> tuple[list[bytes], bytes]:
 def dismiss(connection: socket.socket) -> None:
     """Terminate a launcher of another epoch with its attempts, and wait until it is gone."""
     try:
-        connection.settimeout(GREETING_SECONDS_MAX)
         connection.sendall(wire.frame(wire.TERMINATE))
         while connection.recv(RECEIVE_BYTES):
             pass
     except OSError:
         pass
-    finally:
-        connection.close()

@@ -17,6 +17,10 @@ import time
 
 from resile.executors.local.launcher.system_calls import signal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 TAG_VARIABLE = b"RESILE_ATTEMPT"
 STAT_BYTES = 1024
 ENVIRON_BYTES = 4 * 1024 * 1024
@@ -28,11 +32,12 @@ TICKS_PER_SECOND: int = posix.sysconf("SC_CLK_TCK")
 class Process:
     """One line of the process table, from /proc/PID/stat."""
 
-    __slots__ = ("alive", "group", "known_tag", "parent", "pid", "session", "start_ticks")
+    __slots__ = ("alive", "group", "known_tag", "parent", "pid", "session", "start_ticks", "stopped")
 
     def __init__(self, pid: int, fields: list[bytes]) -> None:
         self.pid = pid
         self.alive = fields[0] not in (b"Z", b"X")
+        self.stopped = fields[0] in (b"T", b"t")
         self.parent = int(fields[1])
         self.group = int(fields[2])
         self.session = int(fields[3])
@@ -190,13 +195,18 @@ def end_orphans(attempts: dict[bytes, tuple[int, float]]) -> set[bytes]:
         found = orphans_of(attempts, known, met)
         if not found:
             break
-        for descriptor in [send(entry, signal.SIGKILL) for entry in found.values()]:
-            if descriptor >= 0:
-                waiting = select.poll()
-                waiting.register(descriptor, select.POLLIN)
-                waiting.poll(max(0.0, deadline - time.monotonic()) * 1000)
-                posix.close(descriptor)
+        kill_all(found.values(), deadline)
     return met
+
+
+def kill_all(found: Iterable[Process], deadline: float) -> None:
+    """SIGKILL these processes, and wait until they are gone, or until that time of the monotonic clock."""
+    for descriptor in [send(entry, signal.SIGKILL) for entry in found]:
+        if descriptor >= 0:
+            waiting = select.poll()
+            waiting.register(descriptor, select.POLLIN)
+            waiting.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            posix.close(descriptor)
 
 
 def orphans_of(attempts: dict[bytes, tuple[int, float]], known: dict[int, int], met: set[bytes]) -> dict[int, Process]:

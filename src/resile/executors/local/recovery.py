@@ -6,6 +6,8 @@ After a power cut it may be gone, or short, or hold lines that were never writte
 
 from __future__ import annotations
 
+import time
+
 from msgspec import Struct
 from msgspec.structs import astuple
 
@@ -55,6 +57,13 @@ def is_alive(author: Author) -> bool:
     """Does the launcher that wrote a spool still run, and not another process with its pid?"""
     entry = processes.read_process(author.pid) if author.boot == processes.boot_id().decode() else None
     return entry is not None and entry.alive and entry.start_ticks == author.start_ticks
+
+
+def end(author: Author) -> None:
+    """Kill the launcher that wrote a spool, if it still runs, and wait until it is gone."""
+    entry = processes.read_process(author.pid)
+    if entry is not None and is_alive(author):
+        processes.kill_all([entry], time.monotonic() + processes.KILL_SECONDS_MAX)
 
 
 def tag_of(author: Author, key: Key) -> bytes:

@@ -3,13 +3,15 @@
 Engine to launcher: frames. A frame is a length of four bytes, big-endian, and fields separated by NULs, which neither
 arguments nor environment can contain:
 
-    C token folder slots directory nsecrets secret-in-hex... NAME=value...   settings that all attempts share
+    C number fence token folder slots offset directory nsecrets secret-in-hex... NAME=value...
+                       settings that all attempts share; the first frame of every connection
     S job attempt timeout grace cwd nargv nfallback after argv... fallback... NAME=value...
     K job attempt      end it: SIGTERM, grace, SIGKILL; a queued one is withdrawn
     D                  withdraw everything queued
     A bytes last       the engine has recorded this many bytes of the lines of this connection; 1: nothing more is open
     T                  kill everything and exit
 
+The launcher serves the engine with the greatest `number`, and looks at its `fence` before each start (fence.py).
 `after` names attempts as `job attempt,job attempt`: this one waits for all of them (start_after.py).
 
 Launcher to engine, and launcher to spool: lines of words.
@@ -84,12 +86,20 @@ def frame(*fields: bytes) -> bytes:
 
 
 def configure_frame(
-    token: bytes, folder: bytes, slots: int, offset: float, directory: bytes, secrets: Iterable[bytes], env: list[bytes]
+    number: int,
+    fence: bytes,
+    token: bytes,
+    folder: bytes,
+    slots: int,
+    offset: float,
+    directory: bytes,
+    secrets: Iterable[bytes],
+    env: list[bytes],
 ) -> bytes:
-    """The frame that opens a connection; a later one changes the settings that all attempts share."""
+    """The frame that opens a connection; `token` and `folder` count only for a launcher that has none yet."""
     hidden = [secret.hex().encode() for secret in secrets]
-    numbers = (b"%d" % slots, b"%.6f" % offset)
-    return frame(CONFIGURE, token, folder, *numbers, directory, b"%d" % len(hidden), *hidden, *env)
+    own = (b"%d" % number, fence, token, folder, b"%d" % slots, b"%.6f" % offset, directory)
+    return frame(CONFIGURE, *own, b"%d" % len(hidden), *hidden, *env)
 
 
 def start_frame(launch: Launch) -> bytes | None:
@@ -144,11 +154,20 @@ def take_frames(inbox: bytearray) -> Iterator[list[bytes]]:
     del inbox[:at]
 
 
-def decode_configuration(fields: list[bytes]) -> tuple[bytes, bytes, int, float, bytes, list[bytes], list[bytes]]:
-    """The arguments of `configure_frame`, from a CONFIGURE frame."""
-    _, token, folder, slots, offset, directory, count, *rest = fields
-    secrets = [bytes.fromhex(field.decode()) for field in rest[: int(count)]]
-    return token, folder, int(slots), float(offset), directory, secrets, rest[int(count) :]
+class Configuration:
+    """The arguments of `configure_frame`, from the fields of a CONFIGURE frame."""
+
+    __slots__ = ("directory", "env", "fence", "folder", "number", "offset", "secrets", "slots", "token")
+
+    def __init__(self, fields: list[bytes]) -> None:
+        kind, number, self.fence, self.token, self.folder, slots, offset, self.directory, count, *rest = fields
+        if kind != CONFIGURE:
+            raise ValueError
+        self.number = int(number)
+        self.slots = int(slots)
+        self.offset = float(offset)
+        self.secrets = [bytes.fromhex(field.decode()) for field in rest[: int(count)]]
+        self.env = rest[int(count) :]
 
 
 def decode_key(fields: list[bytes]) -> bytes:

@@ -43,8 +43,8 @@ LETTER = (
     " history"
 )
 REQUEST = "id, run, at, kind, body"
-LEASE = "run, token, host, boot, pid, pid_started, since, expires_at, expires_boot_seconds"
-# All columns, because a database of version 3 lacks the last one.
+LEASE = "run, token, host, boot, pid, pid_started, since, expires_at, expires_boot_seconds, number"
+# All columns, because a database of an older version lacks the last ones.
 SELECT_LEASE = "SELECT * FROM leases WHERE run = ?"
 SELECT_LETTERS = f"SELECT {LETTER} FROM dead_letters WHERE run = ?"
 

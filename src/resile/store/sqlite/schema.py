@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x52534C45  # "RSLE"
 
 VERSION_1, VERSION_2, VERSION_3 = "1_runs_and_log.sql", "2_dead_letters.sql", "3_letters_by_fan_out.sql"
-MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2, VERSION_3, "4_leases_by_boot.sql", "5_identity.sql")
+MIGRATIONS: tuple[str, ...] = (
+    VERSION_1,
+    VERSION_2,
+    VERSION_3,
+    "4_leases_by_boot.sql",
+    "5_identity.sql",
+    "6_fences.sql",
+)
 # The oldest version that this Resile reads as it is: what it lacks has a default.
 READABLE = 3
 WITH_IDENTITY = 5

@@ -226,8 +226,10 @@ class SqliteStore:
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
         with self._writing():
             self._check_known(run)
-            mine = leases.take(run, now, seconds, rows.lease_of(self._db, run))
-            self._db.execute(f"REPLACE INTO leases ({rows.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(mine))
+            last = self._db.execute("SELECT fence FROM runs WHERE id = ?", (run,)).get
+            mine = leases.take(run, now, seconds, rows.lease_of(self._db, run), last=last)
+            self._db.execute(f"REPLACE INTO leases ({rows.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(mine))
+            self._db.execute("UPDATE runs SET fence = ? WHERE id = ?", (mine.number, run))
         return mine
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:

@@ -23,6 +23,7 @@ from _thread import allocate_lock
 from errno import ENOSPC
 
 from resile.executors import descriptors
+from resile.executors.fence import OPEN
 from resile.executors.local import processes, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.orphans import Orphans
@@ -83,6 +84,7 @@ class Attempts:
         self.spawner = Spawner()
         self.secrets = Patterns(())
         self.folder = self.token = b""
+        self.fence = -1
         # Why no attempt may start: the spool can't be written.
         self.blocked_errno = ENOSPC
         self.clock_offset = 0.0
@@ -101,6 +103,19 @@ class Attempts:
             self.orphans.take_exit_of(descriptor)
             if any(slot.reason for slot in self.running.values()):
                 self.check_at = 0.0
+
+    def watch_fence(self, path: bytes) -> None:
+        """Obey this fence from now on; one that is gone is closed."""
+        if self.fence >= 0:
+            posix.close(self.fence)
+        try:
+            self.fence = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+        except OSError:
+            self.fence = -1
+
+    def is_fenced(self) -> bool:
+        """Has a newer engine closed the fence, so that nothing may start for the present one?"""
+        return self.fence < 0 or posix.pread(self.fence, 1, 0) != OPEN
 
     def set_slots(self, wanted: int) -> None:
         """Open at most so many slots, and no more than there are descriptors for.
@@ -172,11 +187,14 @@ class Attempts:
             slot.line = wire.begins_line(start.key)
             self.lines.append(slot.line)
             self.publish()
-        if self.blocked_errno:
-            # If this process died now, no engine would know about the attempt.
+        if self.blocked_errno or self.is_fenced():
+            # If this process died now, no engine would know about the attempt; or a newer engine may start it.
             slot.reset()
             self.pool.free.append(slot)
-            self.refuse(start.key, self.blocked_errno, b"output")
+            if self.blocked_errno:
+                self.refuse(start.key, self.blocked_errno, b"output")
+            else:
+                self.report_withdrawn(start.key)
             return False
         slot.out.begin(self.secrets)
         slot.err.begin(self.secrets)
@@ -232,7 +250,8 @@ class Attempts:
             # A kill interrupts the wait.
             slot.interrupted.acquire(timeout=pause)
             pause = min(2 * pause, AGAIN_SECONDS_MAX)
-            if slot.reason:
+            if slot.reason or self.is_fenced():
+                slot.reason = KILLED
                 with self.lock:
                     self.free_unstarted(slot, errno, stage)
                 return

@@ -4,9 +4,10 @@
            <--lines---    |  \\--> spool (the same lines)
                           \\--> segments (the output of the attempts)
 
-Frames and lines are those of wire.py. An engine that connects later, through the socket in the folder, first
-receives the whole spool. When an engine disconnects the launcher withdraws the queued attempts, and running ones go on;
-it exits when nothing runs and no engine is connected.
+Frames and lines are those of wire.py. An engine that connects later, through the socket in the folder, says its number
+first: an older engine than the present one is refused, a newer one replaces it and receives the whole spool. When an
+engine disconnects the launcher withdraws the queued attempts, and running ones go on; it exits when nothing runs and no
+engine is connected.
 
 Its first thread talks to the engine and enforces time limits; each slot has a thread of its own (attempts.py). A thread
 holds the one lock unless it waits.
@@ -34,6 +35,11 @@ from resile.executors.redaction import Patterns
 RECEIVE_BYTES = 256 * 1024
 PUBLISH_STARTS_SECONDS = 0.010
 STARTED_CHECK_SECONDS = 0.0005
+KNOCKING_MAX = 4
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Launcher:
@@ -44,6 +50,9 @@ class Launcher:
         self.attempts = Attempts(self.epoll, self.flush, self.receive, self.wake, self.report_error)
         self.spool: Spool | None = None
         self.listener = -1
+        # The number of the engine that is served, and connections of which the first frame is awaited.
+        self.number = 0
+        self.knocking: dict[int, bytearray] = {}
         self.inbox = bytearray()
         self.outbox = b""
         self.delayed = b""
@@ -65,6 +74,8 @@ class Launcher:
                         self.receive()
                     elif descriptor == self.listener:
                         self.accept()
+                    elif descriptor in self.knocking:
+                        self.answer(descriptor)
                     else:
                         attempts.handle(descriptor)
                 if attempts.check_at != NEVER and boot_seconds() >= attempts.check_at:
@@ -125,6 +136,8 @@ class Launcher:
 
     def detach(self) -> None:
         """Close the connection to an engine that is gone, and withdraw its queued attempts."""
+        if self.connection < 0:
+            return
         posix.close(self.connection)
         self.connection = -1
         self.inbox.clear()
@@ -133,10 +146,46 @@ class Launcher:
         self.attempts.withdraw_all()
 
     def accept(self) -> None:
-        """Serve another engine, after reading everything that the previous one sent."""
+        """Accept a connection, and wait until it says who it is."""
         connection = system_calls.accept(self.listener)
         if connection < 0:
             return
+        posix.set_blocking(connection, False)
+        if len(self.knocking) >= KNOCKING_MAX:
+            self.refuse(next(iter(self.knocking)))
+        self.knocking[connection] = bytearray()
+        self.epoll.register(connection, select.EPOLLIN)
+
+    def refuse(self, connection: int) -> None:
+        """Close a connection that is not served."""
+        del self.knocking[connection]
+        posix.close(connection)
+
+    def answer(self, connection: int) -> None:
+        """Read the first frames of a connection: serve an engine that is newer than the present one, refuse others."""
+        inbox = self.knocking[connection]
+        try:
+            data = posix.read(connection, RECEIVE_BYTES)
+            inbox += data
+            frames = list(wire.take_frames(inbox))
+            newer = bool(frames) and wire.Configuration(frames[0]).number > self.number
+        except BlockingIOError:
+            return
+        except (OSError, ValueError):
+            data, newer = b"", False
+        if data and not newer and not frames:
+            return
+        if not newer:
+            self.refuse(connection)
+            return
+        del self.knocking[connection]
+        self.epoll.unregister(connection)
+        self.take_over(connection)
+        self.inbox = inbox
+        self.obey_all(frames)
+
+    def take_over(self, connection: int) -> None:
+        """Serve another engine, after reading everything that the previous one sent."""
         while self.receive():
             pass
         if self.connection >= 0:
@@ -165,14 +214,17 @@ class Launcher:
             self.detach()
             return False
         self.inbox += data
+        self.obey_all(wire.take_frames(self.inbox))
+        return True
+
+    def obey_all(self, frames: Iterable[list[bytes]]) -> None:
+        """Execute frames; disconnect from an engine that sends a malformed one: there is no way to find the next."""
         try:
             self.attempts.table = None
-            for fields in wire.take_frames(self.inbox):
+            for fields in frames:
                 self.obey(fields)
         except (ValueError, IndexError):
-            # A malformed frame: there is no way to find the next one.
             self.detach()
-        return True
 
     def obey(self, fields: list[bytes]) -> None:
         """Execute one frame."""
@@ -189,20 +241,24 @@ class Launcher:
             case wire.DRAIN:
                 self.attempts.withdraw_all()
             case wire.CONFIGURE:
-                self.configure(*wire.decode_configuration(fields))
+                self.configure(wire.Configuration(fields))
             case wire.TERMINATE:
                 self.ending = True
                 self.attempts.terminate_all()
             case _:
                 raise ValueError
 
-    def configure(
-        self, token: bytes, folder: bytes, slots: int, offset: float, cwd: bytes, secrets: list[bytes], env: list[bytes]
-    ) -> None:
+    def configure(self, given: wire.Configuration) -> None:
         """Apply the run's settings; those of the first engine also say where the launcher keeps its files."""
         attempts = self.attempts
+        self.number = given.number
+        attempts.watch_fence(given.fence)
+        if attempts.is_fenced():
+            # Leave the socket in the folder to the launcher of a newer engine.
+            self.detach()
+            return
         if self.spool is None:
-            attempts.token, attempts.folder = token, folder
+            attempts.token, attempts.folder = given.token, given.folder
             try:
                 self.spool = Spool(attempts.folder, attempts.token)
                 self.listener = system_calls.listen(attempts.folder)
@@ -210,10 +266,10 @@ class Launcher:
                 attempts.blocked_errno = 0
             except OSError as error:
                 attempts.blocked_errno = error.errno or ENOSPC
-        attempts.set_slots(slots)
-        attempts.clock_offset = offset
-        attempts.secrets = Patterns(secrets)
-        attempts.spawner.configure(attempts.token, cwd, env)
+        attempts.set_slots(given.slots)
+        attempts.clock_offset = given.offset
+        attempts.secrets = Patterns(given.secrets)
+        attempts.spawner.configure(attempts.token, given.directory, given.env)
 
     def flush(self) -> None:
         """Write the new lines to the spool, then send them to the engine.

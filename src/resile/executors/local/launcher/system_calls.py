@@ -18,6 +18,7 @@ __all__ = ("signal", "socket")
 SOCKET_NAME = b"socket"
 PR_SET_CHILD_SUBREAPER = 36
 BACKLOG = 4
+CONNECT_SECONDS_MAX = 5.0
 
 
 def take_stdin() -> int:
@@ -83,8 +84,11 @@ def connect(path: bytes) -> socket.socket | None:
     except OSError:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A stopped launcher accepts nothing, and one connection too many would wait for ever.
+    connection.settimeout(CONNECT_SECONDS_MAX)
     try:
         connection.connect(socket_path(folder))
+        connection.settimeout(None)
     except OSError:
         connection.close()
         return None

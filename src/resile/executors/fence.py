@@ -1,0 +1,99 @@
+"""Fences: an engine that lost its lease starts nothing, although it may not know that it did.
+
+    FOLDER/engine-NUMBER.fence    `+`: the engine with this number may start attempts; `-`, or gone: a newer one drives
+
+An engine creates its own fence, then closes those of older engines, and only then looks for attempts that still run.
+The launcher and function workers look at the fence of their engine after they have written that an attempt begins and
+before they start it: so either the newer engine finds that it begins, or it never starts. Of two engines that open
+fences at once at least one sees the other's.
+
+The launcher only needs `OPEN`, so only built-in modules are imported at the top.
+"""
+
+from __future__ import annotations
+
+import posix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OPEN, CLOSED = b"+", b"-"
+_PREFIX, _SUFFIX = "engine-", ".fence"
+
+
+class Fence:
+    """The fence of one engine.
+
+    `number` is that of its lease. `confirm` renews the lease, and raises the store's error if another engine has it.
+    """
+
+    def __init__(self, folder: str, number: int, confirm: Callable[[], None]) -> None:
+        self.number = number
+        self.confirm = confirm
+        self.path = f"{folder}/{_PREFIX}{number}{_SUFFIX}"
+        self._folder = folder
+        flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC
+        try:
+            self._file = posix.open(self.path, flags, 0o600)
+            posix.write(self._file, OPEN)
+            older = [found for found in _numbers_in(folder) if found < number]
+            for found in older:
+                _close(f"{folder}/{_PREFIX}{found}{_SUFFIX}")
+        except OSError as error:
+            from resile.errors import ResileError
+
+            raise ResileError("output_folder", f"can't write: {error.strerror}", where=self.path) from None
+        present = _numbers_in(folder)
+        if number not in present or max(present) > number:
+            posix.pwrite(self._file, CLOSED, 0)
+            _unlink(self.path)
+            self.check()
+
+    def is_closed(self) -> bool:
+        """Has a newer engine closed this fence?"""
+        return posix.pread(self._file, 1, 0) != OPEN
+
+    def check(self) -> None:
+        """Raise the store's error if a newer engine drives the run."""
+        if not self.is_closed():
+            return
+        self.confirm()
+        from resile.errors import ResileError
+
+        hint = f"if no other engine drives this run, remove {self._folder}/{_PREFIX}*{_SUFFIX}"
+        raise ResileError("fenced", "another engine has taken over the folder of this run", hint=hint)
+
+    def close(self) -> None:
+        """Remove the fence, because the engine ends."""
+        if self._file >= 0:
+            _unlink(self.path)
+            posix.close(self._file)
+            self._file = -1
+
+
+def _numbers_in(folder: str) -> list[int]:
+    """The numbers of all fences in a folder."""
+    names = [name for name in posix.listdir(folder) if name.startswith(_PREFIX) and name.endswith(_SUFFIX)]
+    return [int(name[len(_PREFIX) : -len(_SUFFIX)]) for name in names]
+
+
+def _close(path: str) -> None:
+    """Close a fence for the processes that have it open, and remove it for those that will open it."""
+    try:
+        descriptor = posix.open(path, posix.O_WRONLY | posix.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        posix.pwrite(descriptor, CLOSED, 0)
+    finally:
+        posix.close(descriptor)
+    _unlink(path)
+
+
+def _unlink(path: str) -> None:
+    """Remove a file if it exists."""
+    try:
+        posix.unlink(path)
+    except FileNotFoundError:
+        return

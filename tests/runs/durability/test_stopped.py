@@ -1,0 +1,199 @@
+"""An engine that is stopped (SIGSTOP) for longer than its lease, while another one drives its run on."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.executors.local.driver import wait_for
+from tests.runs.durability.harness import Runs
+
+# The command line with leases of a second, and with little patience for workers of stopped engines.
+LEASE_SECONDS = 1.0
+SHORT = f"""
+import sys
+from resile.engine import loop, session
+from resile.executors.functions import pool
+loop.LEASE_SECONDS = session.LEASE_SECONDS = {LEASE_SECONDS}
+pool.SILENT_SECONDS_MAX = 1.0
+from resile.cli.main import main
+sys.argv[0] = "resile"
+sys.exit(main())
+"""
+GATED = """resile: 1
+name: t
+max_parallel: 2
+steps:
+  a: {shell: 'echo a >> $EFFECTS; read line < gate; echo $line'}
+  b: {shell: 'echo b >> $EFFECTS', needs: [a]}
+  c: {shell: 'echo c >> $EFFECTS', needs: [b]}
+"""
+CALLS = 60
+FUNCTIONS = """
+import os, time
+from resile import Workflow, step
+
+@step
+def put(number):
+    time.sleep(0.02)
+    with open(os.environ["EFFECTS"], "a") as file:
+        file.write(f"n{number}\\n")
+    return number
+
+@step
+def total(numbers):
+    return sum(numbers)
+
+with Workflow("t", max_parallel=2, workers=WORKERS) as flow:
+    total([put(number) for number in range(CALLS)])
+"""
+STEPS = 60
+SHELL = "resile: 1\nname: t\nmax_parallel: 2\nsteps:\n" + "".join(
+    f"  s{n}: {{shell: 'sleep 0.02; echo n{n} >> $EFFECTS; echo out-{n}'"
+    + (f", needs: [s{n // 3}]}}\n" if n else "}\n")
+    for n in range(STEPS)
+)
+
+
+class ShortLeases(Runs):
+    """Runs whose engines have short leases."""
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """A command that goes on by itself."""
+        return subprocess.Popen(
+            [sys.executable, "-c", SHORT, *words],
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def take_over(self) -> subprocess.Popen[bytes]:
+        """Resume the run, again and again until the lease of its stopped engine has expired."""
+        while True:
+            engine = self.start("resume", str(self.number()))
+            try:
+                engine.wait(0.3)
+            except subprocess.TimeoutExpired:
+                return engine
+            assert engine.stderr is not None
+            if b"is driven by process" not in engine.stderr.read():
+                return engine
+
+    def attempts(self) -> Counter[tuple[int, int]]:
+        """How often the log says that each attempt of a job began."""
+        return Counter((note.job, note.attempt) for note in self.notes() if note.type == "attempt_started")
+
+    def notes(self) -> list[object]:
+        """The notes of the newest run."""
+        from resile.store.open import open_store
+
+        store = open_store(self.env["RESILE_DB"], readonly=True)
+        try:
+            return list(store.notes(self.number()))
+        finally:
+            store.close()
+
+
+def flow_of(folder: Path, kind: str) -> str:
+    """Write a workflow of shell steps, or of functions in processes or threads; its name."""
+    if kind == "shell":
+        (folder / "flow.yaml").write_text(SHELL)
+        return "flow.yaml"
+    (folder / "flow.py").write_text(FUNCTIONS.replace("WORKERS", repr(kind)).replace("CALLS", str(CALLS)))
+    return "flow.py"
+
+
+def ended(engine: subprocess.Popen[bytes]) -> tuple[int, str]:
+    """The exit code of a command, and what it wrote to stderr."""
+    _, errors = engine.communicate(timeout=60)
+    return engine.returncode, errors.decode()
+
+
+def test_a_stopped_engine_comes_back_and_changes_nothing(tmp_path: Path) -> None:
+    """Its step is adopted by the second engine and not killed by the first, which ends with its usual message."""
+    os.mkfifo(tmp_path / "gate")
+    (tmp_path / "flow.yaml").write_text(GATED)
+    runs = ShortLeases(tmp_path)
+    first = runs.start("run", "flow.yaml")
+    wait_for(lambda: runs.counted()["a"] == 1)
+    os.kill(first.pid, signal.SIGSTOP)
+    second = runs.take_over()
+    wait_for(lambda: "attempt_adopted" in {note.type for note in runs.notes()})
+    os.kill(first.pid, signal.SIGCONT)
+    code, errors = ended(first)
+    (tmp_path / "gate").write_text("go\n")
+    assert ended(second)[0] == 0
+    assert code == 130
+    assert f"this engine no longer drives run 1; process {second.pid} on" in errors
+    assert runs.counted() == {"a": 1, "b": 1, "c": 1}
+    assert set(runs.attempts().values()) == {1}
+    assert not list(tmp_path.rglob("*.fence"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["shell", "processes", "threads"])
+def test_engines_stopped_again_and_again_double_nothing(tmp_path: Path, kind: str) -> None:
+    """No finished step runs again, no output changes, no attempt number is used twice, and what ran again was lost."""
+    chance = random.Random(13)
+    stops = round_number = 0
+    while stops < 17:
+        folder = tmp_path / str(round_number)
+        round_number += 1
+        folder.mkdir()
+        runs = ShortLeases(folder)
+        engine = runs.start("run", flow_of(folder, kind))
+        wait_for(lambda runs=runs: runs.number())
+        stopped: list[subprocess.Popen[bytes]] = []
+        while True:
+            try:
+                engine.wait(chance.uniform(0.0, 1.0))
+                break
+            except subprocess.TimeoutExpired:
+                os.kill(engine.pid, signal.SIGSTOP)
+            stops += 1
+            stopped.append(engine)
+            engine = runs.take_over()
+            if chance.random() < 0.5:
+                # Come back while the next engine works, or only at the end.
+                os.kill(stopped[-1].pid, signal.SIGCONT)
+        outcomes = []
+        for one in stopped:
+            os.kill(one.pid, signal.SIGCONT)
+            outcomes.append(ended(one))
+        # A run that was over when its engine was stopped can't be resumed.
+        was_over = any(code == 0 for code, _ in outcomes)
+        code, errors = ended(engine)
+        assert code in ((0, 2) if was_over else (0,)), errors
+        for code, errors in outcomes:
+            assert code == 0 or (code, "no longer drives run 1" in errors) == (130, True), errors
+        check(runs, kind)
+
+
+def check(runs: ShortLeases, kind: str) -> None:
+    """See that a run that was disturbed is what it would have been."""
+    document = runs.call("status", "1")[1]
+    assert document["status"] == "completed"
+    lost = Counter(note.step for note in runs.notes() if note.type == "attempt_lost")
+    succeeded = Counter(note.step for note in runs.notes() if note.type == "attempt_succeeded")
+    assert set(succeeded.values()) == {1}
+    assert set(runs.attempts().values()) == {1}
+    names = (
+        {f"n{n}": f"s{n}" for n in range(STEPS)}
+        if kind == "shell"
+        else {f"n{n}": "put" if not n else f"put-{n + 1}" for n in range(CALLS)}
+    )
+    effects = runs.counted()
+    assert effects.keys() == names.keys()
+    again = {names[effect]: count - 1 for effect, count in effects.items() if count > 1}
+    assert all(lost[name] >= count for name, count in again.items()), (again, lost)
+    if kind == "shell":
+        assert not again
