@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow fuzz equal mutate torture lint format bench docs lock clean
+.PHONY: help install demo test test-slow fuzz shellfuzz equal mutate torture lint format bench docs lock clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,6 +42,9 @@ test-slow: $(STAMP) ## the suites that take minutes: kill -9 at random moments, 
 
 fuzz: $(STAMP) ## compile N mutated files of other systems: N=10000 SEED=1
 	RESILE_FUZZ=$(or $(N),10000) RESILE_FUZZ_SEED=$(or $(SEED),0) $(BIN)/python -m pytest tests/dialects -k mutated_files
+
+shellfuzz: $(STAMP) ## put hostile values into hundreds of commands, on every shell that is installed
+	$(BIN)/python -m tests.languages.shell.fuzz
 
 equal: $(STAMP) ## compile and run everything as an older version did: OLD=REVISION ARGS="--only 'examples/*' --no-run"
 	$(BIN)/python -m tests.equal $(if $(OLD),--old $(OLD)) $(ARGS)

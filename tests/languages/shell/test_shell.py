@@ -234,7 +234,6 @@ def test_arithmetic_takes_numbers(value: str, tmp_path: Path) -> None:
         "((${v} > 1))",
         "[[ ${v} -eq 1 ]]",
         '[[ 1 -lt "${v}" ]]',
-        "[[ -v ${v} ]]",
         "a[${v}]=1",
         "a=([${v}]=1)",
         "a=(x [1+${v}]+=1)",
@@ -253,12 +252,21 @@ def test_arithmetic_takes_numbers(value: str, tmp_path: Path) -> None:
 def test_arithmetic_refuses_text(text: str) -> None:
     """Where the shell would evaluate the value, only a number is taken."""
     assert render_shell(text, lookup_of(7), "bash") == text.replace("${v}", "7")
-    with pytest.raises(ValueRefused, match="not a whole number"):
+    with pytest.raises(ValueRefused, match=r"not a (whole )?number"):
         render_shell(text, lookup_of("a[$(touch pwned)]"), "bash")
 
 
 @pytest.mark.parametrize(
-    "text", ["unset ${v}", "read -r ${v}", "export ${v}", "[ -v ${v} ]", "printf -v ${v} x", "builtin unset '${v}'"]
+    "text",
+    [
+        "unset ${v}",
+        "read -r ${v}",
+        "export ${v}",
+        "[ -v ${v} ]",
+        "[[ -v ${v} ]]",
+        "printf -v ${v} x",
+        "builtin unset '${v}'",
+    ],
 )
 def test_names_of_variables_refuse_text(text: str) -> None:
     """Where the shell would look a variable up by the value, only a plain name is taken."""

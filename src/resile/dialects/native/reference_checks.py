@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -19,8 +19,10 @@ from resile.dialects.reading.context import Reading, Text
 from resile.dialects.reading.diagnostics import did_you_mean, nearest
 from resile.errors import shorten
 from resile.languages.references import is_one_reference, names, path_of
-from resile.languages.shell.quoting import knows_ansi
 from resile.model.workflow import Child, FanOut
+
+if TYPE_CHECKING:
+    from resile.languages.shell.lexer import Hole
 
 ERROR_FIELDS = ("message", "exit_code", "step", "timestamp", "stdout", "stderr", "kind", "attempt", "signal")
 STEP_FIELDS = ("output", "exit_code", "stderr", "status", "attempts", "outputs")
@@ -41,7 +43,6 @@ ROOT_HINTS = {
 _SHIELDED = ("single", "ansi", "literal", "comment")
 _BLANKS = r"(?<![\\$])\$\{([ \t][^{}\n]*|[^{}\n]*[ \t])\}"
 _NESTING = frozenset("'\"`\\<>()[]")
-_SECOND_SHELL = r"(?:^|[\s;&|(])(?:(eval)|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s"
 
 
 def check_references(reading: NativeReading, inputs: dict[str, Any], end: StepDraft | None) -> None:
@@ -200,11 +201,14 @@ class _ReferenceChecker:
 
     def _place_of_name(self, text: Text, name: str, offset: int) -> Mark:
         """Find the position of a reference by its text, because quoting and folding shift columns."""
+        wanted = f"${{{name}}}"
+        return self._place_of(text, wanted, text.node.text[:offset].count(wanted))
+
+    def _place_of(self, text: Text, wanted: str, skip: int) -> Mark:
+        """The position of a part of a text in the file, behind `skip` others like it."""
         if not self.lines:
             self.lines = self.reading.source.data.decode("utf-8").split("\n")
         lines = self.lines
-        wanted = f"${{{name}}}"
-        skip = text.node.text[:offset].count(wanted)
         line, column = text.node.line, text.node.column
         for number in range(line - 1, min(len(lines), line + text.node.text.count("\n") + 1_000)):
             at = lines[number].find(wanted, column - 1 if number == line - 1 else 0)
@@ -288,7 +292,7 @@ class _ReferenceChecker:
         text, has_dot = ref.text, "." in ref.name
         hint = self._hint_for(ref.name.removeprefix("raw:"), root)
         if not hint and text.program:
-            if not has_dot and knows_ansi(text.program):
+            if not has_dot and _has_arrays(text.program):
                 return
             if self._is_shielded(text, ref.offset):
                 return
@@ -316,7 +320,7 @@ class _ReferenceChecker:
         from resile.languages.shell.lexer import Hole
 
         at = 0
-        for piece in read(text.node.text, knows_ansi(text.program)):
+        for piece in read(text.node.text, text.program):
             if isinstance(piece, Hole):
                 if at == offset:
                     return piece.place in _SHIELDED
@@ -330,22 +334,39 @@ class _ReferenceChecker:
         known = {name for name, _ in names(text.node.text) if self._is_ours(text, path_of(name))}
         if not known:
             return
+        from resile.languages.shell.commands import has_suspect
         from resile.languages.shell.grammar import read
         from resile.languages.shell.lexer import Hole
 
-        # Without quotes and nesting every place is safe; skip the lexer, which takes seconds for 100,000 commands.
-        is_flat = text.node.text.count("${") == len(known) and _NESTING.isdisjoint(text.node.text)
-        for piece in () if is_flat else read(text.node.text, knows_ansi(text.program)):
-            if isinstance(piece, Hole) and piece.place == "refused" and piece.name in known and not piece.is_raw:
-                message = f"`{piece.source}`: no value can be put here safely: {piece.reason}"
-                place = self._place_of_name(text, piece.name, 0)
-                if self._is_new(place, message):
-                    self.report.error("shell-place", message, place)
-        if _is_read_twice(text.node.text, known):
-            message = "a value inside `eval` or `sh -c` is read a second time, as code"
-            hint = "pass it as an argument: sh -c '… \"$1\"' sh ${…}"
-            if self._is_new(Mark(text.node.line, text.node.column), message):
-                self.report.warning("second-shell", message, text.node, hint=hint)
+        # Without quotes and nesting few places are unsafe; skip the lexer, which takes seconds for 100,000 commands.
+        written = text.node.text
+        is_flat = written.count("${") == len(known) and _NESTING.isdisjoint(written) and not has_suspect(written)
+        count: dict[str, int] = {}
+        for piece in () if is_flat else read(written, text.program):
+            if not isinstance(piece, Hole):
+                continue
+            number = count[piece.source] = count.get(piece.source, -1) + 1
+            if piece.name in known and not piece.is_raw:
+                self._check_place(text, piece, number)
+
+    def _check_place(self, text: Text, hole: Hole, number: int) -> None:
+        """Check one value in a command, the one of this number with its name."""
+        if hole.place == "refused":
+            message = f"`{hole.source}`: no value can be put here safely: {hole.reason}"
+        elif hole.second:
+            message = f"`{hole.source}`: `{hole.second}` reads the value a second time, as code"
+        else:
+            return
+        place = self._place_of(text, hole.source, number)
+        if not self._is_new(place, message):
+            return
+        if hole.place == "refused":
+            self.report.error("shell-place", message, place)
+        else:
+            from resile.languages.shell.interpreters import HINTS
+
+            hint = HINTS[hole.second].replace("${…}", hole.source)
+            self.report.warning("second-shell", message, place, hint=hint)
 
     def _is_ours(self, text: Text, path: tuple[str | int, ...]) -> bool:
         """Is this a name that the workflow resolves, not the shell?"""
@@ -357,37 +378,11 @@ class _ReferenceChecker:
         return len(path) > 1 and path[0] in roots
 
 
-def _is_read_twice(text: str, known: set[str]) -> bool:
-    """Is one of these references in code that a second shell reads: after `eval`, or in the argument of `-c`?"""
-    holes = {offset: offset + len(name) + 3 for name, offset in names(text)}
-    ours = [offset for name, offset in names(text) if name in known]
-    for found in re.finditer(_SECOND_SHELL, text):
-        end = _code_end(text, found.end(), holes, found[1] is not None)
-        if any(found.end() <= offset < end for offset in ours):
-            return True
-    return False
+def _has_arrays(program: str) -> bool:
+    """Does this shell certainly have arrays?"""
+    from resile.languages.shell.rules import shell_of
 
-
-def _code_end(text: str, at: int, holes: dict[int, int], is_eval: bool) -> int:
-    """End of such code: all words after `eval` are code, one after `-c`."""
-    while text[at : at + 1] in (" ", "\t"):
-        at += 1
-    quote = ""
-    while at < len(text):
-        character = text[at]
-        if at in holes:
-            at = holes[at]
-            continue
-        if character == "\\" and quote != "'":
-            at += 1
-        elif quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-        elif character in "\n;&|)" or (character in " \t" and not is_eval):
-            break
-        at += 1
-    return at
+    return shell_of(program) != "sh"
 
 
 def _has_run(scope: Scope, owner: str, is_inside: bool, step: str) -> bool:

@@ -19,6 +19,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
+from resile.languages.shell.commands import Simple
 from resile.languages.shell.grammar import Command, Lexer
 from resile.languages.shell.lexer import Unclear
 from resile.languages.shell.quoting import SHELLS
@@ -112,8 +113,11 @@ class _Lexer(Lexer):
     """Walks a command and collects the names that it sets."""
 
     def __init__(self, text: str, references: dict[int, str], names: ShellLocals) -> None:
-        super().__init__(text, references, True)
+        super().__init__(text, references, "bash")
         self.locals = names
+
+    def close(self, simple: Simple) -> None:
+        """Judge nothing: only names are wanted."""
 
     def command(self, end: int, closer: str) -> None:
         """Read a level of shell code; the names that it sets end with it."""
@@ -254,7 +258,7 @@ class _Level(Command):
         self.pipeline, self.is_piped = ended.pipeline, ended.is_piped
         return ended
 
-    def _begin_command(self) -> None:
+    def _begin_command(self, is_piped: bool = False) -> None:
         """End a command, and its pipeline if it was the last in it, and begin the next."""
         in_array = bool(self.frames) and self.frames[-1] == "=("
         if self.is_begun and not in_array:
@@ -271,7 +275,7 @@ class _Level(Command):
             self.prefix, self.given, self.coming = [], [], []
             self.before, self.code_word = "", 0
             self.is_certain = True
-        super()._begin_command()
+        super()._begin_command(is_piped)
 
     def _separator(self, character: str) -> None:
         """Read a separator of commands; those of a pipeline run in subshells."""

@@ -13,10 +13,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from functools import lru_cache
-from typing import Literal
 
 from resile.languages.references import TEMPLATES_KEPT, names
+from resile.languages.shell.commands import Judge, Simple
 from resile.languages.shell.lexer import BodyEnd, BodyStart, Piece, Unclear, WordReader
+from resile.languages.shell.rules import Shell, shell_of
 
 NESTING_MAX = 40
 _WORD_RUN = re.compile(r"""[^\s\\'"`$#<>()|&;]+""")
@@ -25,35 +26,29 @@ _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s\\'"`$<>()|&;]|\\.|'[^']*'|"[^"\
 _DELIMITER_QUOTES = re.compile(r"""\\(.)|'([^']*)'|"([^"]*)\"""")
 _OPENERS = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", "{", "time"))
 _PREFIXES = _OPENERS | {"builtin", "command", "exec"}
-_NAME_TAKERS = frozenset(
-    ("unset", "read", "declare", "typeset", "local", "export", "readonly", "mapfile", "readarray", "getopts")
-)
-_VARIABLE_TESTERS = frozenset(("test", "[", "printf", "wait"))
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _INDEX = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*)?\[")
-_VARIABLE_OPTION = re.compile(r"\s-[vp]\b")
-_INTEGER_OPTION = re.compile(r"\s[-+][A-Za-z]*i")
-_ARITHMETIC_TEST = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge|v|R)\b")
 
 
 class Command:
     """One level of shell code: words, separators, `case`, `[[`, parentheses, comments, here-documents."""
 
-    def __init__(self, lexer: WordReader, end: int, closer: str) -> None:
+    def __init__(self, lexer: Lexer, end: int, closer: str) -> None:
         self.lexer = lexer
+        self.lists_await = True
         self.end = end
         self.closer = closer
         self.frames: list[str] = []
         self.word_starts = True
         self.command_starts = True
         self.pattern_starts = False
-        self.word_at = 0
-        self.command_at = 0
         self.command_word = ""
         self.awaits_command = True
-        self.redirects = False
+        self.redirect = ""
         self.is_target = False
-        self.documents: list[tuple[str, bool, bool]] = []
+        self.documents: list[tuple[str, bool, bool, Simple]] = []
+        self.simple = Simple()
+        self.values = self.simple.values
 
     def read(self) -> None:
         """Read up to the closer or the end."""
@@ -70,42 +65,48 @@ class Command:
             raise Unclear("a $( never ends")
         if self.frames:
             raise Unclear(f"a `{self.frames[-1]}` never ends")
+        self._end_simple()
 
-    def evaluates(self, at: int) -> Literal["number", "name", ""]:
-        """How the shell evaluates a value at `at`, beyond reading it: bash runs the command in `a[$(...)]`."""
-        text, word = self.lexer.text, self.lexer.text[self.word_at : at]
-        top = self.frames[-1] if self.frames else ""
-        if top == "[[":
-            closing = text.find("]]", at)
-            return "number" if _ARITHMETIC_TEST.search(text, self.command_at, closing) else ""
-        if self.is_target:
-            return ""
-        if self.command_word == "let":
-            return "number"
-        if self.command_word in _NAME_TAKERS:
-            if _INTEGER_OPTION.search(text, self.command_at, at):
-                return "number"
-            return "" if "=" in word else "name"
-        if self.command_word in _VARIABLE_TESTERS and _VARIABLE_OPTION.search(text, self.command_at, at):
-            return "name"
-        return ""
+    def _top(self) -> str:
+        return self.frames[-1] if self.frames else ""
 
-    def _begin_command(self) -> None:
-        """After a separator: the next word may be a command, unless it is an element of an array."""
+    def _is_one_command(self) -> bool:
+        """Are separators here a part of the command: in a list `=( )`, or in `[[ ]]`?"""
+        return bool(self.frames) and (self.frames[-1] == "=(" or "[[" in self.frames)
+
+    def _begin_command(self, is_piped: bool = False) -> None:
+        """After a separator: the next word may be a command, unless it is an element of an array or of `[[ ]]`."""
         self.word_starts = True
-        self.command_starts = self.awaits_command = not self.frames or self.frames[-1] != "=("
+        if self._is_one_command():
+            self.command_starts = False
+            return
+        self.command_starts = self.awaits_command = True
         self.command_word = ""
+        self._end_simple(is_piped)
+
+    def _end_simple(self, is_piped: bool = False) -> None:
+        """Judge the words up to here, as one command."""
+        if self.simple.starts:
+            self.lexer.close(self.simple)
+            self.simple = Simple(self.simple if is_piped else None)
+            self.values = self.simple.values
 
     def _begin_word(self, word: str) -> None:
         """Begin a word; the first one that is no assignment and no redirection's target is the command."""
-        self.word_at = self.lexer.at
-        if self.frames and self.frames[-1] == "case of":
+        top = self._top()
+        if top == "case of":
             self.frames[-1] = "case subject"
-        self.is_target, self.redirects = self.redirects, False
+        if top != "=(":
+            self.simple.begin_word(self.lexer.at, self.redirect)
+        self.is_target, self.redirect = self.redirect != "", ""
         if self.awaits_command and not self.is_target and not _ASSIGNMENT.match(word) and word not in _PREFIXES:
             self.command_word = word
-            self.command_at = self.lexer.at
             self.awaits_command = False
+
+    def _extend_word(self) -> None:
+        """The word goes on up to here."""
+        if self.simple.ends:
+            self.simple.ends[-1] = self.lexer.at
 
     def _index(self) -> bool:
         """Read `a[...]=` where an assignment is allowed: bash evaluates the index, so holes in it are numbers."""
@@ -122,7 +123,11 @@ class Command:
             return False
         if inside.count("'") % 2 or inside.count('"') % 2 or "`" in inside:
             raise Unclear("the index of an array holds quotes")
+        if not in_array:
+            self.simple.begin_word(lexer.at, "")
+        lexer.count(index.end(), closing, index[0][:-1])
         lexer.holes(lexer.at, closing, "number")
+        self._extend_word()
         self.word_starts = self.command_starts = False
         return True
 
@@ -150,6 +155,7 @@ class Command:
         self.word_starts = False
         self.command_starts = opens
         self.lexer.at = after
+        self._extend_word()
 
     def _character(self, character: str) -> bool:
         """Read one special character; True if it closed this level."""
@@ -196,15 +202,19 @@ class Command:
                 lexer.at += 1
         if not continues_line:
             self.word_starts = self.command_starts = False
+            self._extend_word()
             if self.documents and "\n" in lexer.text[before : lexer.at]:
                 raise Unclear("a here-document starts on a line that ends inside quotes")
 
     def _newline(self) -> None:
         """Read a line's end, and the here-documents that the line announced."""
         self._begin_command()
-        for delimiter, is_quoted, strips_tabs in self.documents:
+        for delimiter, is_quoted, strips_tabs, simple in self.documents:
+            self.values = []
             self._body(delimiter, is_quoted, strips_tabs)
+            self.lexer.close_document(simple, self.values)
         self.documents = []
+        self.values = self.simple.values
 
     def _separator(self, character: str) -> None:
         """Read `;`, `&`, `|` or their doubles; `;;` ends a branch of `case`."""
@@ -212,22 +222,29 @@ class Command:
         if character == ";" and lexer.text[lexer.at : lexer.at + 2] in (";;", ";&"):
             lexer.at += 1
             self.pattern_starts = bool(self.frames) and self.frames[-1] == "case"
-        lexer.at += 1
-        self._begin_command()
+        is_piped = character == "|" and not lexer.text.startswith("||", lexer.at)
+        lexer.at += 2 if lexer.text[lexer.at : lexer.at + 2] in ("||", "&&", "|&") else 1
+        self._begin_command(is_piped)
 
     def _parenthesis(self, character: str) -> bool:
         """Read a parenthesis: a group, a pattern of `case`, arithmetic, or the end of this level."""
         lexer = self.lexer
         if character == "(":
-            if self.command_starts and lexer.text.startswith("((", lexer.at) and lexer.arithmetic(lexer.at, self.end):
+            may_count = self.command_starts or (self.word_starts and self.command_word == "for")
+            if may_count and lexer.text.startswith("((", lexer.at) and lexer.arithmetic(lexer.at, self.end):
                 self.word_starts = self.command_starts = False
                 return False
+            if not self.word_starts and lexer.text[lexer.at - 1] == "=" and not self.pattern_starts:
+                self._begin_array()
+                return False
             if not self.pattern_starts:
-                is_array = not self.word_starts and lexer.text[lexer.at - 1] == "="
-                self.frames.append("=(" if is_array else "(")
-        elif self.frames and self.frames[-1] == "case":
+                self.frames.append("(")
+        elif self._top() == "case":
             self.pattern_starts = False
-        elif self.frames and self.frames[-1] in ("(", "=("):
+        elif self._top() == "=(":
+            self._end_array()
+            return False
+        elif self._top() == "(":
             self.frames.pop()
         elif self.frames or not self.closer:
             raise Unclear("a `)` has no `(`")
@@ -235,14 +252,41 @@ class Command:
             lexer.at += 1
             if self.documents:
                 raise Unclear("a here-document starts on a line that ends its $( )")
+            self._end_simple()
             return True
         lexer.at += 1
         self._begin_command()
         return False
 
+    def _begin_array(self) -> None:
+        """Begin the list of an assignment, `a=(`."""
+        self.frames.append("=(")
+        self.lexer.at += 1
+        self.lists_await, self.awaits_command = self.awaits_command, False
+        self.values = self.simple.elements
+        self.word_starts, self.command_starts = True, False
+
+    def _end_array(self) -> None:
+        """End it; the command goes on."""
+        self.frames.pop()
+        self.lexer.at += 1
+        self.awaits_command = self.lists_await
+        self.values = self.simple.values
+        self.word_starts = self.command_starts = False
+        self._extend_word()
+
     def _redirect(self) -> None:
-        """Read a redirection; `<<` announces a here-document."""
+        """Read a redirection or a `<( )`; `<<` announces a here-document."""
         lexer = self.lexer
+        if lexer.text.startswith(("<(", ">("), lexer.at):
+            if self.word_starts:
+                self._begin_word("")
+            lexer.at += 2
+            lexer.command(self.end, ")")
+            self.word_starts = self.command_starts = False
+            self._extend_word()
+            return
+        number = self.simple.drop_number(lexer.text, lexer.at)
         redirect = _REDIRECT.match(lexer.text, lexer.at, self.end)
         if lexer.text.startswith("<<", lexer.at) and not lexer.text.startswith("<<<", lexer.at):
             document = _DELIMITER.match(lexer.text, lexer.at, self.end)
@@ -250,11 +294,11 @@ class Command:
                 raise Unclear("the delimiter of a here-document is not a plain word")
             delimiter = _DELIMITER_QUOTES.sub(lambda q: q[1] or q[2] or q[3] or "", document[2])
             is_quoted = any(c in document[2] for c in "\\'\"")
-            self.documents.append((delimiter, is_quoted, document[1] == "-"))
+            self.documents.append((delimiter, is_quoted, document[1] == "-", self.simple))
             lexer.at = document.end()
         else:
             lexer.at = redirect.end() if redirect else lexer.at + 1
-            self.redirects = True
+            self.redirect = number + (redirect[0] if redirect else "<")
         self.word_starts = True
         self.command_starts = False
 
@@ -291,10 +335,11 @@ class Command:
 class Lexer(WordReader):
     """Reads a shell text once, one level of shell code inside the other."""
 
-    def __init__(self, text: str, references: dict[int, str], knows_ansi: bool) -> None:
-        super().__init__(text, references, knows_ansi)
+    def __init__(self, text: str, references: dict[int, str], shell: Shell) -> None:
+        super().__init__(text, references, shell)
         self.nesting = 0
         self.level: Command | None = None
+        self.judge = Judge(text, shell, self.pieces)
 
     def command(self, end: int, closer: str) -> None:
         """Read shell code up to an unmatched `closer`, or to `end` if there is none."""
@@ -310,20 +355,39 @@ class Lexer(WordReader):
         """The reader of a level of shell code."""
         return Command(self, end, closer)
 
-    def evaluates(self, at: int) -> Literal["number", "name", ""]:
-        """How the innermost command evaluates a value at `at`."""
-        return self.level.evaluates(at) if self.level is not None else ""
+    def note(self, at: int, piece: int) -> None:
+        """Note a value for the innermost command to judge."""
+        if self.level is not None:
+            self.level.values.append((at, piece))
+
+    def count(self, start: int, end: int, array: str = "") -> None:
+        """Note a stretch of arithmetic, which may be the index of an array."""
+        self.judge.arithmetic.append((start, end, array))
+
+    def close(self, simple: Simple) -> None:
+        """Judge a command that is read whole."""
+        self.judge.close(simple)
+
+    def close_document(self, simple: Simple, values: list[tuple[int, int]]) -> None:
+        """Judge the values in a here-document of a command."""
+        self.judge.close_document(simple, values)
+
+
+def read(text: str, program: str) -> tuple[Piece, ...]:
+    """The pieces of a command for a shell."""
+    return _read(text, shell_of(program))
 
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
-def read(text: str, knows_ansi: bool) -> tuple[Piece, ...]:
-    """The pieces of a command; `knows_ansi` tells whether the shell reads `$'...'` like bash."""
+def _read(text: str, shell: Shell) -> tuple[Piece, ...]:
+    """The pieces of a command, read once."""
     references = {offset: name for name, offset in names(text)}
-    lexer = Lexer(text, references, knows_ansi)
+    lexer = Lexer(text, references, shell)
     try:
         lexer.command(len(text), "")
+        lexer.judge.finish()
         return lexer.finish()
     except Unclear as unclear:
-        lexer = Lexer(text, references, knows_ansi)
+        lexer = Lexer(text, references, shell)
         lexer.holes(0, len(text), "refused", str(unclear))
         return lexer.finish()

@@ -12,16 +12,24 @@ from typing import Literal
 
 from msgspec import Struct
 
+from resile.languages.shell.rules import Form, Shell
+
 _DOUBLE_RUN = re.compile(r'[^"\\`$]+')
 _PARAMETER = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*?$!#-])?")
 
+_INDEXED = re.compile(r"\$[#^=~+]?[A-Za-z_][A-Za-z0-9_]*\[")
+
 Place = Literal[
-    "word", "single", "double", "default", "heredoc", "literal", "ansi", "comment", "number", "name", "refused"
+    "word", "single", "double", "twice double", "default", "ksh default", "heredoc", "literal", "ansi", "comment",
+    "number", "refused",
 ]  # fmt: skip
 
 
 class Hole(Struct, frozen=True, gc=False):
-    """A reference in a command: its name, its form, and the position that determines its quoting."""
+    """A reference in a command: its name, its text, and the position that determines its quoting.
+
+    `form` limits the values that can be here; `second` names the second interpreter that reads them as code.
+    """
 
     name: str
     source: str
@@ -30,6 +38,8 @@ class Hole(Struct, frozen=True, gc=False):
     in_document: bool = False
     is_raw: bool = False
     reason: str = ""
+    form: Form = ""
+    second: str = ""
 
 
 class BodyStart(Struct, frozen=True, gc=False):
@@ -54,15 +64,16 @@ class Unclear(Exception):
 class WordReader(ABC):
     """Reads the parts of words. Each method starts at `at` and moves `at` behind the part it has read."""
 
-    def __init__(self, text: str, references: dict[int, str], knows_ansi: bool) -> None:
+    def __init__(self, text: str, references: dict[int, str], shell: Shell) -> None:
         self.text = text
         self.references = references
         self.offsets = list(references)
-        self.knows_ansi = knows_ansi
+        self.shell = shell
         self.at = 0
         self.written = 0
         self.pieces: list[Piece] = []
         self.backquotes = 0
+        self.quoted_backquotes = 0
         self.documents = 0
 
     @abstractmethod
@@ -70,8 +81,12 @@ class WordReader(ABC):
         """Read shell code up to an unmatched `closer`, or to `end` if there is none."""
 
     @abstractmethod
-    def evaluates(self, at: int) -> Literal["number", "name", ""]:
-        """How the shell evaluates a value at `at`, beyond reading it."""
+    def note(self, at: int, piece: int) -> None:
+        """Note the value at `at`, for the command that contains it to judge once it is read whole."""
+
+    @abstractmethod
+    def count(self, start: int, end: int, array: str = "") -> None:
+        """Note a stretch of arithmetic, which may be the index of an array: the shell evaluates its variables, too."""
 
     def finish(self) -> tuple[Piece, ...]:
         """All pieces, including the rest of the text."""
@@ -89,8 +104,12 @@ class WordReader(ABC):
         name = self.references[self.at]
         end = self.at + len(name) + 3
         self.flush(self.at)
-        if place in ("word", "single", "double", "default", "ansi"):
-            place = self.evaluates(self.at) or place
+        if place not in ("number", "comment", "refused"):
+            self.note(self.at, len(self.pieces))
+        if place == "double" and self.quoted_backquotes:
+            place = "twice double"
+        elif place == "default" and self.shell == "ksh":
+            place = "ksh default"
         self.pieces.append(
             Hole(
                 name=name.removeprefix("raw:"),
@@ -142,7 +161,7 @@ class WordReader(ABC):
             at += 1
         if at >= end:
             raise Unclear("a $' quote never ends")
-        if first >= 0 and not self.knows_ansi:
+        if first >= 0 and self.shell == "sh":
             raise Unclear("shells differ on \\' inside $'...'; use shell_program: bash")
         self.holes(start, at, "ansi")
         self.at = at + 1
@@ -159,7 +178,9 @@ class WordReader(ABC):
                 case "\\":
                     self.at = min(self.at + 2, end)
                 case "`":
+                    self.quoted_backquotes += place == "double"
                     self.backquote(end)
+                    self.quoted_backquotes -= place == "double"
                 case "$":
                     self.dollar("refused" if reason else place, end, reason)
                 case _:
@@ -201,9 +222,14 @@ class WordReader(ABC):
             closing = text.find("]", at, end)
             self.at = at + 2
             if closing >= 0:
+                self.count(at + 2, closing)
                 self.holes(at, closing, "number")
         elif text.startswith("$'", at) and place == "word":
             self.ansi(end)
+        elif self.shell == "zsh" and (indexed := _INDEXED.match(text, at, end)):
+            closing = self.closing_bracket(indexed.end(), end)
+            self.count(indexed.end(), closing, indexed[0].strip("$#^=~+["))
+            self.holes(indexed.end(), closing, "number")
         else:
             self.at = min(at + (2 if text.startswith("$$", at) else 1), end)
 
@@ -220,6 +246,7 @@ class WordReader(ABC):
             at += 1
         if not self.text.startswith(")", at) or at >= end:
             return False
+        self.count(start, at)
         self.holes(start, at, "number")
         self.at = at + 1
         return True
@@ -231,6 +258,7 @@ class WordReader(ABC):
         self.at = head.end() if head else self.at + 2
         if text.startswith("[", self.at):
             closing = self.closing_bracket(self.at + 1, end)
+            self.count(self.at + 1, closing, head[0].strip("${#!") if head else "")
             self.holes(self.at, min(closing + 1, end), "number")
         is_quoted = place != "word"
         inner: Place = "default" if place in ("double", "default") else "refused"
@@ -243,6 +271,7 @@ class WordReader(ABC):
             inner = inner if is_quoted else "word"
         elif operator[:1] == ":":
             inner = "number"
+            self.count(self.at + 1, text.find("}", self.at) + 1)
         else:
             inner = "refused"
         while self.at < end:

@@ -29,12 +29,7 @@ def render_shell(text: str, lookup: Lookup, program: str = "sh") -> str:
         return text
     from resile.languages.shell.render import render
 
-    return render(text, lookup, knows_ansi(program))
-
-
-def knows_ansi(program: str) -> bool:
-    """Does this shell certainly read `$'...'` like bash?"""
-    return program.rpartition("/")[2] not in ("sh", "dash", "ash")
+    return render(text, lookup, program)
 
 
 _SHELL_WORDS = frozenset(

@@ -22,15 +22,29 @@ _ESCAPED = re.compile(r"\\.")
 _ECHOED = {
     "\\\\": "\\u005c", "\\b": "\\u0008", "\\f": "\\u000c", "\\n": "\\u000a", "\\r": "\\u000d", "\\t": "\\u0009",
 }  # fmt: skip
-_NAME = re.compile(r"[A-Za-z0-9_]+")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
+_FORMS = {
+    "number": (
+        re.compile(r"(?:-?[0-9]{1,19}(?:\.[0-9]{1,19})?)?"),
+        "stands where the shell calculates, and its value is not a number",
+    ),
+    "name": (re.compile(r"[A-Za-z0-9_]+"), "names a variable for the shell, and its value is not a plain name"),
+    "list": (
+        re.compile(r"(?!\().*", re.DOTALL),
+        "may be a list for bash, and its value begins with `(`: write x=${…} in a command of its own",
+    ),
+    "format": (
+        re.compile(r"(?!-).*", re.DOTALL),
+        "is a format, and its value begins with `-`, which makes it an option: write printf -- ${…}",
+    ),
+}
 
 
-def render(text: str, lookup: Lookup, knows_ansi: bool) -> str:
+def render(text: str, lookup: Lookup, program: str) -> str:
     """The command with the values of its references, each quoted for its position; unknown ones stay."""
     out: list[str] = []
     bodies: list[int] = []
-    for piece in read(text, knows_ansi):
+    for piece in read(text, program):
         if isinstance(piece, str):
             out.append(piece)
         elif isinstance(piece, Hole):
@@ -53,6 +67,12 @@ def _quote(hole: Hole, value: str) -> str:
     """The value, written so that the shell reads exactly this value here."""
     if hole.is_raw:
         return value
+    if hole.form:
+        pattern, problem = _FORMS[hole.form]
+        if not pattern.fullmatch(value):
+            raise ValueRefused(f"`{hole.source}` {problem}".replace("${…}", hole.source))
+        if value and hole.form in ("number", "name"):
+            return value
     text = _write_for_place(hole, value)
     if hole.in_document and hole.place in ("word", "single"):
         # In a here-document bash joins lines at a backslash even inside single quotes: separate the two.
@@ -70,15 +90,21 @@ def _write_for_place(hole: Hole, value: str) -> str:
             return value.replace("'", "'\\''")
         case "double":
             return _DOUBLE.sub(r"\\\g<0>", value)
+        case "twice double":
+            # In "`echo "..."`" bash expands the braces of the inner text, unless they are quoted.
+            return _DOUBLE.sub(r"\\\g<0>", value).replace("{", "\"'{'\"")
         case "default":
             # Inside "${V:-...}" bash looks for the closing `'` and the end of `<(`, unless they are quoted.
             return _PAIRED.sub(r'"\g<0>"', _DEFAULT.sub(r"\\\g<0>", value))
+        case "ksh default":
+            # In ksh a double quote inside "${V:-...}" ends the outer one, and single quotes are read in two ways.
+            return "\"$'" + _ANSI.sub(_octal, value) + "'\""
         case "heredoc":
             return _HEREDOC.sub(r"\\\g<0>", value)
         case "literal":
             return value
         case "ansi":
-            return _ANSI.sub(lambda found: f"\\{ord(found[0]):03o}", value)
+            return _ANSI.sub(_octal, value)
         case "comment":
             return _COMMENT.sub("_", value)
         case "number":
@@ -86,14 +112,14 @@ def _write_for_place(hole: Hole, value: str) -> str:
                 raise ValueRefused(f"`{hole.source}` stands in arithmetic and its value is not a whole number")
             # The blank keeps a minus from joining the one before it, and from being read as `:-`.
             return f" {value}" if value.startswith("-") else value
-        case "name":
-            if not _NAME.fullmatch(value):
-                raise ValueRefused(f"`{hole.source}` names a variable for the shell and its value is not a plain name")
-            return value
         case "refused":
             raise ValueRefused(f"`{hole.source}` stands where no value can be put safely: {hole.reason}")
         case _:
             assert_never(hole.place)
+
+
+def _octal(found: re.Match[str]) -> str:
+    return f"\\{ord(found[0]):03o}"
 
 
 def _check_body(end: BodyEnd, body: str) -> None:
