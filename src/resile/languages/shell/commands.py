@@ -32,6 +32,7 @@ class Simple:
         self.values: list[tuple[int, int]] = []
         self.elements: list[tuple[int, int]] = []
         self.before = before
+        self.has_document = False
         self.second = ""
 
     def begin_word(self, at: int, redirect: str) -> None:
@@ -57,33 +58,38 @@ class Judge:
         self.shell = shell
         self.pieces = pieces
         self.assigned: list[tuple[str, int]] = []
-        self.counted: set[str] = set()
+        self.commands: list[Simple] = []
         self.arithmetic: list[tuple[int, int, str]] = []
-        self.keyed: set[str] = set()
         self.printed: list[tuple[int, int]] = []
 
     def close(self, simple: Simple) -> None:
         """Judge a command whose words are complete."""
-        spans = zip(simple.starts, simple.ends, simple.redirects, strict=True)
-        words = [Word(without_quotes(self.text[start:end]), start, end, redirect) for start, end, redirect in spans]
-        rules = Rules(words, self.shell)
-        integers, keyed = rules.names_declared()
-        self.counted.update(integers)
-        self.keyed.update(keyed)
-        for text in rules.words_counted():
-            self.counted.update(_VARIABLE.findall(text))
-        texts = rules.texts[rules.first :]
-        if simple.values:
-            self._judge_values(simple, rules)
-            if rules.command in _PRINTERS:
-                self.printed += simple.values
+        self.commands.append(simple)
+        prints_inside = bool(self.printed) and self.printed[-1][0] > simple.starts[0]
+        is_fed = simple.has_document or simple.before is not None or prints_inside
+        if not (simple.values or simple.elements or is_fed):
+            return
+        rules = self._rules(simple)
+        for at, piece in simple.values:
+            self._judge_value(at, piece, rules)
         for at, piece in simple.elements:
-            self._judge_element(at, piece, rules, bool(integers))
-        self._find_code(simple, rules, texts)
-        reader = reader_of_input(texts)
-        if reader:
-            simple.second = reader
-            self._mark_input(simple, rules, reader)
+            self._judge_element(at, piece, rules)
+        if simple.values and rules.command in _PRINTERS:
+            self.printed += simple.values
+        texts = rules.texts[rules.first :]
+        if any(is_suspect(text.rpartition("/")[2]) for text in texts):
+            self._find_code(simple, rules, texts)
+            reader = reader_of_input(texts)
+            if reader:
+                simple.second = reader
+                self._mark_input(simple, rules, reader)
+
+    def _rules(self, simple: Simple) -> Rules:
+        """The rules for the words of a command."""
+        text = self.text
+        spans = zip(simple.starts, simple.ends, simple.redirects, strict=True)
+        words = [Word(without_quotes(text[start:end]), start, end, redirect) for start, end, redirect in spans]
+        return Rules(words, self.shell)
 
     def close_document(self, simple: Simple, values: list[tuple[int, int]]) -> None:
         """Judge the values in a here-document of a command."""
@@ -91,42 +97,48 @@ class Judge:
             self._mark(piece, simple.second)
 
     def finish(self) -> None:
-        """Judge the values of variables that the text uses in arithmetic."""
+        """Judge the values of variables that the text uses in arithmetic, here or in a command before."""
         if not self.assigned:
             return
+        counted: set[str] = set()
+        keyed: set[str] = set()
+        for simple in self.commands:
+            rules = self._rules(simple)
+            integers, maps = rules.names_declared()
+            counted.update(integers)
+            keyed.update(maps)
+            for text in rules.words_counted():
+                counted.update(_VARIABLE.findall(text))
         for start, end, array in self.arithmetic:
-            if array not in self.keyed:
-                self.counted.update(_VARIABLE.findall(_UNCOUNTED.sub("", self.text[start:end])))
+            if array not in keyed:
+                counted.update(_VARIABLE.findall(_UNCOUNTED.sub("", self.text[start:end])))
         for name, piece in self.assigned:
-            if name in self.counted:
+            if name in counted:
                 self._apply(piece, _NUMBER)
 
-    def _judge_values(self, simple: Simple, rules: Rules) -> None:
-        """Judge the values in words and in targets of redirections."""
-        for at, piece in simple.values:
-            target = next((word for word in rules.redirects if word.start <= at < word.end), None)
-            if target is not None:
-                self._apply(piece, rules.target(target))
-                continue
-            number = next((n for n, word in enumerate(rules.words) if word.start <= at < word.end), -1)
-            if number < 0:
-                continue
-            before = without_quotes(self.text[rules.words[number].start : at])
-            self._apply(piece, rules.verdict(number, before))
-            assigned = ASSIGNMENT.match(before)
-            if assigned is not None:
-                self.assigned.append((assigned[1], piece))
-            elif rules.command in ("for", "select") and number > rules.first + 1:
-                self.assigned.append((rules.texts[rules.first + 1], piece))
-            elif rules.command == "printf" and "-v" in rules.texts[:number]:
-                self.assigned.append((rules.texts[rules.texts.index("-v") + 1], piece))
+    def _judge_value(self, at: int, piece: int, rules: Rules) -> None:
+        """Judge a value in a word or in the target of a redirection."""
+        target = next((word for word in rules.redirects if word.start <= at < word.end), None)
+        if target is not None:
+            self._apply(piece, rules.target(target))
+            return
+        number = next((n for n, word in enumerate(rules.words) if word.start <= at < word.end), -1)
+        if number < 0:
+            return
+        before = without_quotes(self.text[rules.words[number].start : at])
+        self._apply(piece, rules.verdict(number, before))
+        assigned = ASSIGNMENT.match(before)
+        if assigned is not None:
+            self.assigned.append((assigned[1], piece))
+        elif rules.command in ("for", "select") and number > rules.first + 1:
+            self.assigned.append((rules.texts[rules.first + 1], piece))
+        elif rules.command == "printf" and "-v" in rules.texts[:number]:
+            self.assigned.append((rules.texts[rules.texts.index("-v") + 1], piece))
 
-    def _judge_element(self, at: int, piece: int, rules: Rules, is_integer: bool) -> None:
+    def _judge_element(self, at: int, piece: int, rules: Rules) -> None:
         """Judge a value in the list of an assignment."""
         word = next((word for word in rules.words if word.start <= at < word.end), None)
-        if is_integer:
-            self._apply(piece, _NUMBER)
-        elif word is not None:
+        if word is not None:
             self.assigned.append((word.text.partition("=")[0].rstrip("+"), piece))
 
     def _find_code(self, simple: Simple, rules: Rules, texts: list[str]) -> None:

@@ -294,6 +294,7 @@ class Command:
                 raise Unclear("the delimiter of a here-document is not a plain word")
             delimiter = _DELIMITER_QUOTES.sub(lambda q: q[1] or q[2] or q[3] or "", document[2])
             is_quoted = any(c in document[2] for c in "\\'\"")
+            self.simple.has_document = True
             self.documents.append((delimiter, is_quoted, document[1] == "-", self.simple))
             lexer.at = document.end()
         else:

@@ -230,8 +230,12 @@ class WordReader(ABC):
             closing = self.closing_bracket(indexed.end(), end)
             self.count(indexed.end(), closing, indexed[0].strip("$#^=~+["))
             self.holes(indexed.end(), closing, "number")
+        elif text.startswith("$$", at):
+            self.at = min(at + 2, end)
+            if self.shell == "zsh" and place == "word" and self.at in self.references:
+                self.hole("refused", "zsh reads `$$` and a quote in two ways; write ${$} for `$$`")
         else:
-            self.at = min(at + (2 if text.startswith("$$", at) else 1), end)
+            self.at = at + 1
 
     def arithmetic(self, start: int, end: int) -> bool:
         """Read `((` ... `))` at `start`: every hole is a number. False if the parentheses are something else."""

@@ -33,9 +33,9 @@ _FORMS = {
         re.compile(r"(?!\().*", re.DOTALL),
         "may be a list for bash, and its value begins with `(`: write x=${…} in a command of its own",
     ),
-    "format": (
-        re.compile(r"(?!-).*", re.DOTALL),
-        "is a format, and its value begins with `-`, which makes it an option: write printf -- ${…}",
+    "operand": (
+        re.compile(r"(?![-+]).*", re.DOTALL),
+        "may be an option, for its value begins with a dash or a plus: write -- before it",
     ),
 }
 

@@ -3,7 +3,7 @@
     [[ ${x} -eq 1 ]]   declare -i n=${x}   exit ${x} (zsh)     number: bash runs the command in `a[$(...)]`
     read ${x}   unset ${x}   [ -v ${x} ]   printf -v ${x}      name
     declare -a list=${x}                                       list: no text that begins with a parenthesis
-    printf "${x}" word                                         format: no text that begins with a dash
+    printf "${x}" word   set ${x} (zsh)                        operand: no text that begins with a dash
     trap "rm ${x}" EXIT   alias a=${x}   PS4=${x}              refused, with another way to write it
 
 `sh` stands for dash, busybox and bash, so the rules of bash hold for it too.
@@ -17,7 +17,7 @@ from typing import Literal, cast
 
 from msgspec import Struct
 
-Form = Literal["", "number", "name", "list", "format"]
+Form = Literal["", "number", "name", "list", "operand"]
 Shell = Literal["sh", "bash", "ksh", "mksh", "zsh"]
 _CALCULATING = ("ksh", "mksh", "zsh")
 
@@ -55,6 +55,9 @@ _TEXT_DIRECTIVES = frozenset("sbqQcHPR")
 _OWN_TEXT = frozenset(("-p", "-d", "-i"))
 _OWN_NUMBER = {"read": frozenset(("-t", "-n", "-N", "-u", "-k"))}
 _OWN_NUMBER["mapfile"] = _OWN_NUMBER["readarray"] = frozenset(("-n", "-O", "-s", "-c", "-u"))
+_EVALUATE_OPTIONS = {
+    "printf": ("sh", "bash", *_CALCULATING), "print": _CALCULATING, "set": _CALCULATING, "compgen": ("sh", "bash"),
+}  # fmt: skip
 _BY_HAND = {
     "PS4": "the shell evaluates it for every line; write x=${…}; PS4='$x '",
     "BASH_ENV": "bash evaluates it when it starts; write export X=${…} and BASH_ENV='$X'",
@@ -143,9 +146,9 @@ class Rules:
             return self._check_names(number, before)
         if command in ("[[", "[", "test"):
             return self._check_test(number)
-        if command in ("printf", "print"):
-            return self._check_printf(number, before)
-        return self._check_other(command, number)
+        is_printing = command in ("printf", "print")
+        found = self._check_printf(number) if is_printing else self._check_other(command, number)
+        return self._check_option(number, before) if found is _FREE else found
 
     def names_declared(self) -> tuple[list[str], list[str]]:
         """Names that this command makes integers, each later assignment to which is evaluated; and those of maps."""
@@ -233,7 +236,7 @@ class Rules:
             return _NUMBER
         return _NUMBER if before == "-t" and self.shell in _CALCULATING else _FREE
 
-    def _check_printf(self, number: int, before: str) -> Verdict:
+    def _check_printf(self, number: int) -> Verdict:
         """A value for `printf`: a name, the format, or an argument that zsh and ksh evaluate if it is a number."""
         at = self.first + 1
         while at < len(self.texts) and self.texts[at][:1] == "-" and len(self.texts[at]) > 1:
@@ -246,12 +249,23 @@ class Rules:
         if self.command == "print" and not any(text[:1] == "-" and "f" in text for text in self.texts[1:at]):
             return _FREE
         if number <= at:
-            is_first = number == at == self.first + 1 and not before
-            return Verdict("format") if is_first and len(self.texts) > at + 1 else _FREE
+            return _FREE
         if self.shell not in _CALCULATING:
             return _FREE
         kinds = _argument_kinds(self.texts[at])
         return _FREE if kinds and kinds[(number - at - 1) % len(kinds)] else _NUMBER
+
+    def _check_option(self, number: int, before: str) -> Verdict:
+        """A value that may be an option which the command evaluates, as `-va[$(...)]` is for `printf`."""
+        if self.shell not in _EVALUATE_OPTIONS.get(self.command, ()):
+            return _FREE
+        earlier = self.texts[self.first + 1 : number]
+        if "--" in earlier or any(text[:1] not in ("-", "+") or len(text) < 2 for text in earlier):
+            return _FREE
+        if before:
+            return _NAME if before[0] in "-+" else _FREE
+        # `printf -vNAME` alone has no format and does nothing.
+        return _FREE if self.command == "printf" and number == len(self.texts) - 1 else Verdict("operand")
 
     def _check_other(self, command: str, number: int) -> Verdict:
         """A value in an argument of another command."""

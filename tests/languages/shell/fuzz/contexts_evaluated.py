@@ -159,6 +159,12 @@ LISTS = (
     judged("f() { local x=(1); local x=${v}; p x; }; f", output="<x>", shells=("bash",)),
     judged('printf "${v}" x', "<%s>", "<x>", SHELLS),
     judged("printf ${v}'\\n' x", "<%s>", "<x>\n", SHELLS),
+    judged("set ${v}; p $1", "x", "<x>", ("zsh", "ksh")),
+    judged("set -e ${v}; p $1", "x", "<x>", ("zsh", "ksh")),
+    judged("set -e${v}; p x", "u", "<x>", ("zsh", "ksh")),
+    judged("print ${v} x", "<>", "<> x\n", ("zsh", "ksh")),
+    judged("print -r ${v}", "<>", "<>\n", ("zsh", "ksh")),
+    judged("compgen ${v} x; p x", "y", "<x>", ("bash",)),
     refused('declare -a "x=(${v})"', "declare -a x=(${v})", "x=(", ("bash",)),
 )
 CODE = (

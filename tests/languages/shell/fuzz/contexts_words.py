@@ -78,6 +78,9 @@ EXPANSIONS = (
     refused('x=a; echo "${x%${v}}"', 'x=a; y=${v}; echo "${x%"$y"}"', _IN_VARIABLE),
     refused('x=a; echo "${x#"${v}"}"', 'x=a; y=${v}; echo "${x#"$y"}"', _IN_VARIABLE),
     refused('x=a; echo "${x/${v}/b}"', 'x=a; y=${v}; echo "${x/$y/b}"', _IN_VARIABLE, ARRAYS),
+    held("echo $$${v}", ("dash", "busybox", "bash", "ksh")),
+    refused("echo $$${v}", "echo ${$}${v}", "${$}", ("zsh",)),
+    held('echo "$$${v}" $1${v}$?${v} $-"${v}"'),
     refused("x=a; echo ${x//a/${v}}", "x=a; y=${v}; echo ${x//a/$y}", _IN_VARIABLE, ARRAYS),
     refused('x=a; echo "${x^^${v}}"', 'x=a; y=${v}; echo "${x^^$y}"', _IN_VARIABLE, ("bash",)),
     refused('echo "${x:-"${v}"}"', 'echo "${x:-${v}}"', _IN_VARIABLE),
@@ -216,7 +219,7 @@ COMMANDS = (
     held(". ./${v}"),
     held("env x=${v} true"),
     held("wait ${v}"),
-    held("set ${v}"),
+    held("set ${v}", ("dash", "busybox", "bash")),
     held("ulimit -n ${v}", ("dash", "busybox", "bash", "zsh")),
     held('echo ${v} | while read -r x; do echo "$x"; done'),
     held("unalias ${v}"),
@@ -225,6 +228,8 @@ COMMANDS = (
     held("if ${v}; then :; elif [ ${v} = x ]; then :; fi"),
     held("while [ ${v} = 'it' ]; do break; done"),
     held("until true ${v}; do :; done"),
+    held("print -r -- ${v} x", ("ksh", "zsh")),
+    held("set -- ${v} x; set x ${v}"),
     held("times ${v}; jobs ${v}"),
 )
 WORDS = (

@@ -14,9 +14,9 @@ PAYLOADS = (
     f"$({TOUCH})", f"`{TOUCH}`", f"';{TOUCH};'", f'";{TOUCH};"', f"\\';{TOUCH};\\\"", f"\n{TOUCH}\n", f"\\\n{TOUCH}",
     f"; {TOUCH} #", f"& {TOUCH} &", f"|{TOUCH}", f")\n{TOUCH}\n(", f"}};{TOUCH};{{", f"x);; esac; {TOUCH}; case x in",
     f"EOF\n{TOUCH}\nEOF\n", f"\nEOF\n{TOUCH}\n", f"' \" ` \\ $ \n{TOUCH}", f"\udcc3';{TOUCH};'", f"\r{TOUCH}\r\n", f"]] && {TOUCH}",
-    f"]; {TOUCH}; [", f"fi; {TOUCH}", f">{CANARY}", f"<({TOUCH})",
+    f"-W$({TOUCH})", f"fi; {TOUCH}", f">{CANARY}", f"<({TOUCH})",
     # places that are evaluated a second time: arithmetic, subscripts, names, lists, prompts, options, glob qualifiers
     f"a[$({TOUCH})]", f"PATH[$({TOUCH})]", f"x[$({TOUCH})]=1", f"1+a[`{TOUCH}`]", f"($({TOUCH}))", f"([0]=$({TOUCH}))",
-    f"-va[$({TOUCH})]", f"${{ {TOUCH}; }}", f"${{x:=$({TOUCH})}}", f"$((PATH[$({TOUCH})]))", f"*(e:'{TOUCH}':)",
+    f"-va[$({TOUCH})]", f"${{ {TOUCH}; }}", f"-Aa[$({TOUCH})]", f"$((PATH[$({TOUCH})]))", f"*(e:'{TOUCH}':)",
     f"/e;1e {TOUCH}\n",
 )  # fmt: skip

@@ -1,0 +1,77 @@
+"""Values in places that a shell, or a second interpreter, reads twice: errors and warnings with their places."""
+
+# ruff: noqa: E501 - a table reads better with one case in a line
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.native.test_native_errors import findings
+
+
+def second(column: int, reader: str, hint: str) -> list[str]:
+    """The warning of a value that a second interpreter reads as code."""
+    return [
+        f"f:5:{column}: warning: `${{v}}`: `{reader}` reads the value a second time, as code [second-shell]\n  hint: {hint}"
+    ]
+
+
+EVAL = "keep the code in single quotes: x=${v}; eval '… \"$x\" …'"
+AS_ARGUMENT = "pass it as an argument: sh -c '… \"$1\"' sh ${v}"
+
+
+def refused(column: int, reason: str) -> list[str]:
+    """The error of a value in a place that the shell reads twice."""
+    return [f"f:5:{column}: error: `${{v}}`: no value can be put here safely: {reason} [shell-place]"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "expected"),
+    [
+        ("bash -c \"echo ${v}\"", second(31, "sh -c", AS_ARGUMENT)),
+        ("sh -c ''echo \"$1\"'' sh ${v}", []),
+        ("sh -c \"echo \\\\\"hi\\\\\"\" sh ${v}; echo ${v}", []),
+        ("A=${v} sh -ec ''cd x; echo $0'' ${v}", []),
+        ("eval ls; echo ${v}", []),
+        ("true && sh -c ''a; echo ''${v}", second(43, "sh -c", AS_ARGUMENT)),
+        ("/bin/sh -c ${v}", second(28, "sh -c", AS_ARGUMENT)),
+        ("eval ls ${v}", second(25, "eval", EVAL)),
+        ("sh -c ''echo $1'' sh ${v} | bash -c \"x ${v}\"", second(56, "sh -c", AS_ARGUMENT)),
+        ("eval ${v} ${v}", [*second(22, "eval", EVAL), *second(27, "eval", EVAL)]),
+        ("sed \"s/a/${v}/\" f", second(26, "sed", "pass it to another program as an environment variable: X=${v} awk "
+                                       "'{gsub(/…/, ENVIRON[\"X\"])} 1'")),
+        ("echo \"rm ${v}\" | sudo sh", second(26, "sh", "pass it as an argument, and quote the code: sh -s -- ${v} "
+                                            "<<'EOF', with \"$1\" in it")),
+        ("echo ${v} | sh -s -- ${v}", second(22, "sh", "pass it as an argument, and quote the code: sh -s -- ${v} "
+                                            "<<'EOF', with \"$1\" in it")),
+        ("trap \"rm ${v}\" EXIT", refused(26, "the shell runs the text of a trap as code; write x=${v}; "
+                                          "trap '… \"$x\"' EXIT")),
+        ("trap ${v} EXIT", refused(22, "the shell runs the text of a trap as code; write x=${v}; trap '… \"$x\"' EXIT")),
+        ("PS4=${v}", refused(21, "the shell evaluates it for every line; write x=${v}; PS4='$x '")),
+        ("make >& ${v}", []),
+    ],
+)  # fmt: skip
+def test_places_that_are_read_twice(shell: str, expected: list[str]) -> None:
+    """A value that would be code is an error at its place, or a warning where the code is another program's."""
+    text = (
+        "resile: 1\ninputs: {target: x}\nsteps:\n  build: {shell: x, capture: {v: json}}\n"
+        f"  s: {{  shell: '{shell}', needs: [build]}}\n  other: {{shell: y}}\n"
+    )
+    assert findings(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("bash", refused(25, "bash reads a file name behind `>&` twice; write > ${v} 2>&1")),
+        ("sh", []),
+        ("dash", []),
+        ("zsh", []),
+    ],
+)
+def test_the_shell_of_a_step_decides_what_is_refused(program: str, expected: list[str]) -> None:
+    """A place that only bash reads twice is refused for bash alone."""
+    text = (
+        "resile: 1\ninputs: {target: x}\nsteps:\n  build: {shell: x, capture: {v: json}}\n"
+        f"  s: {{  shell: 'make >& ${{v}}', needs: [build], shell_program: {program}}}\n"
+    )
+    assert findings(text) == expected
