@@ -176,6 +176,18 @@ def retries(bench: Bench) -> list[Figure]:
     return [compare("retry", f"{count} of them", samples, "wall_seconds", "plain", 1.3, "retried")]
 
 
+def output(bench: Bench) -> list[Figure]:
+    """The chain with a line of output from each step, which is on disk before its outcome, against a silent one."""
+    tools = {}
+    for name, command in (("silent", "true"), ("printing", "echo line")):
+        with (bench.folder / f"{name}.yaml").open("w") as out:
+            out.write(f"resile: 1\nname: {name}\nsteps:\n  s0: {{shell: {command!r}}}\n")
+            out.writelines(f"  s{n}: {{shell: {command!r}, needs: [s{n - 1}]}}\n" for n in range(1, 500))
+        tools[name] = [bench.resile, "run", f"{name}.yaml", "--max-parallel", "2", "--json"]
+    samples = interleave(bench, tools, bench.rounds)
+    return [compare("output", "500 lines", samples, "wall_seconds", "silent", 1.4, "printing")]
+
+
 def expressions(_bench: Bench) -> list[Figure]:
     """One evaluation with a context of about 6 KB, through the helper process."""
     from resile.languages.javascript.evaluate import Sandbox
@@ -310,6 +322,7 @@ CASES: dict[str, Case] = {
     "layers": layers,
     "startup": startup,
     "retry": retries,
+    "output": output,
     "expression": expressions,
     "python": python,
     "scale": scale,
