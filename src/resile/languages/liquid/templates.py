@@ -5,6 +5,7 @@
     render_command(text, variables)   for a shell: no value can become code
     render_url(text, variables)       for a url: values are percent-encoded
 
+A template that could make much of little (loops, captures, most filters) is rendered in a process with limits.
 In a command each `{{ ... }}` first becomes a reference with a unique name; the lexer then reads the rendered text
 (after `if`, `for`) as shell, and every value is quoted for the position of its reference.
 Filters that quote for the shell change nothing there. `{% capture %}` makes a value, which is quoted as a whole.
@@ -18,10 +19,11 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from resile.errors import shorten
-from resile.languages.braces import Write, quote_outputs
+from resile.languages.bounded import TooMuch, call_bounded
+from resile.languages.braces import Lazy, Write, quote_outputs
 from resile.languages.liquid.filters import CONTEXT_FILTERS, FILTERS, UNKNOWN_HERE
 from resile.languages.liquid.lenient_syntax import EMPTY_LIST, as_liquid
-from resile.languages.references import TEMPLATES_KEPT, ValueRefused, text_of
+from resile.languages.references import TEMPLATES_KEPT, ValueRefused, refuse_nul, text_of
 from resile.languages.urls import encode_value
 from resile.model.limits import VALUE_BYTES_MAX
 
@@ -36,8 +38,24 @@ TAGS = (
     "tablerow", "unless", "#", "break", "continue", "raw", "doc",
 )  # fmt: skip
 """The tags that are allowed; others load files or write text for an unknown position."""
+_CHEAP_TAGS = frozenset(("if", "unless", "case", "comment", "raw", "doc", "#"))
+_CHEAP_FILTERS = frozenset(
+    ("default", "upcase", "downcase", "strip", "lstrip", "rstrip", "size", "first", "last", "abs", "ceil", "floor",
+     "round", "at_least", "at_most")
+)  # fmt: skip
+"""What renders a value no larger than it is."""
 SERVER_VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
 _SLOT = "slot"
+
+
+class _Mark(str):
+    """Stands in the text for a value, and counts as much."""
+
+    size: int
+
+
+def _size_of(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))
 
 
 def _make_environment() -> Environment:
@@ -53,7 +71,7 @@ def _make_environment() -> Environment:
         size = 0
 
         def write(self, text: str, /) -> int:
-            self.size += len(text.encode("utf-8", "surrogateescape"))
+            self.size += text.size if isinstance(text, _Mark) else _size_of(text)
             if self.size > VALUE_BYTES_MAX:
                 raise OutputStreamLimitError("output stream limit reached", token=None)
             return super().write(text)
@@ -219,20 +237,91 @@ def render(text: str, variables: Mapping[str, Any], write: Write = plain_text) -
     """The text with its values; raises ValueRefused if that fails."""
     if not is_template(text):
         return text
-    from liquid.exceptions import LiquidError
-
     refused = problem(text)
     if refused:
         raise ValueRefused(f"the template can't be rendered: {refused}")
+    return _render_here(text, variables, write) if _is_cheap(text) else _render_bounded(text, variables, write)
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def _is_cheap(text: str) -> bool:
+    """Is what a template without a problem costs known from the size of its values?"""
+    analysis = _parse(text).analyze(include_partials=False)
+    # A range is as long as its numbers say.
+    return _CHEAP_TAGS.issuperset(analysis.tags) and _CHEAP_FILTERS.issuperset(analysis.filters) and ".." not in text
+
+
+def _render_here(text: str, variables: Mapping[str, Any], write: Write) -> str:
+    """Render a template in this process."""
+    from liquid.exceptions import LiquidError
+
     try:
         return _parse(text).render({**variables, _SLOT: write})
-    except ValueRefused:
+    except (ValueRefused, MemoryError):
         raise
     except Exception as error:
         # Any error of a value that is written, compared or passed to a filter.
         said = str(error.message) if isinstance(error, LiquidError) else _reason(error)
         shown = shorten(said.encode("utf-8", "backslashreplace").decode(), REASON_CHARACTERS_MAX)
         raise ValueRefused(f"the template `{shorten(text)}` can't be rendered: {shown}") from error
+
+
+def _render_bounded(text: str, variables: Mapping[str, Any], write: Write) -> str:
+    """Render a template in a process with limits; the values of its outputs come back, and are written here."""
+    refuse_nul(text)
+    paths = _parse(text).analyze(include_partials=False).globals
+    # The other process must not read the store.
+    known = {
+        name: _resolve(value, [list(path.segments)[1:] for path in paths.get(name, ())])
+        for name, value in variables.items()
+    }
+
+    def make() -> tuple[list[Any], str]:
+        """Render with a mark for each output: the values and the text, or an error without values."""
+        values: list[Any] = []
+
+        def keep(value: Any) -> str:
+            mark = _Mark(f"\0{len(values)}\0")
+            mark.size = _size_of(plain_text(value))
+            values.append(_as_data(value))
+            return mark
+
+        try:
+            rendered = _render_here(text, known, keep)
+            return [True, *values], rendered
+        except ValueRefused as refused:
+            return [], refused.message
+
+    try:
+        values, rendered = call_bounded(make)
+    except TooMuch as limit:
+        raise ValueRefused(f"the template `{shorten(text)}` can't be rendered: {limit}") from None
+    if not values:
+        raise ValueRefused(rendered)
+    parts = rendered.split("\0")
+    return "".join(write(values[int(part) + 1]) if at % 2 else part for at, part in enumerate(parts))
+
+
+def _resolve(value: Any, paths: list[list[Any]]) -> Any:
+    """A value with all that these paths find in it; only the values of lazy mappings are computed."""
+    if not isinstance(value, Lazy):
+        return value
+    names = {path[0] for path in paths if path and isinstance(path[0], str)}
+    if any(not path or not isinstance(path[0], str) for path in paths):
+        names.update(value)
+    return {name: _resolve(value[name], [path[1:] for path in paths]) for name in names if name in value}
+
+
+def _as_data(value: Any) -> Any:
+    """A value as plain data that another process can receive."""
+    if hasattr(value, "__liquid__"):
+        # What is not defined is none in data and empty in a text.
+        return None
+    if isinstance(value, Mapping):
+        return {str(name): _as_data(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_as_data(item) for item in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else plain_text(value)
 
 
 def _reason(error: Exception) -> str:
