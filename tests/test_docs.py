@@ -151,6 +151,18 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_every_promise_has_its_test() -> None:
+    """Each row of a table of promises names tests, and every one of them exists."""
+    page = (ROOT / "docs" / "durability.md").read_text().partition("## What is promised")[2].partition("\n## ")[0]
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
+    assert rows
+    for row in rows:
+        names = re.findall(r"`([\w/]+\.py)::(\w+)`", row)
+        assert names, row
+        for file, test in names:
+            assert f"def {test}(" in (ROOT / "tests" / file).read_text(), row
+
+
 def test_expected_output_is_compared_line_by_line() -> None:
     """`…` stands for text within a line, alone on a line for any lines, and everything else is literal."""
     expected = pattern(["run …", "…", "a.b (2 steps)"])
