@@ -99,6 +99,11 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "that failed or have no result"),
         ("a sub-playbook that fails", "its parent goes on as after a success", "its verdict is the step's, whose "
          "rules then apply"),
+        ("arcs that lead back", "no limit", "1,000 in all, each costs 1; `max_loops` in `spec` of the executor or "
+         "of the playbook changes it"),
+        ("pages without `max_attempts`", "100, then the result lacks the rest", "until the condition ends them; more "
+         "than 10,000 fail the step"),
+        ("`error` in a condition of `retry`", "None after a success", "the same"),
         ("a key that a mapping has twice", "the last one counts", "the same, with a warning"),
         ("a step that is there twice", "the first one counts", "the same, with a warning"),
         ("`keychain`, `auth`, `token(NAME)`", "a service", "variables of the environment: `$NAME_FIELD`, `$NAME_DSN`, "

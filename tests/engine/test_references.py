@@ -128,3 +128,22 @@ steps:
     echo "${x[1]}" "${x[@]}" "${#x}" "${f##*/}" "${PORT:-80}" '${some.thing}' > seen
 """)
     assert (code, place.text("seen")) == (0, "q p q 1 b.txt 80 ${some.thing}\n")
+
+
+def test_end_runs_whatever_its_texts_name(place: Place) -> None:
+    """What never ran is empty in `end` and in its handlers, and `end` runs in any case."""
+    code, document = place.run(
+        """
+resile: 1
+steps:
+  first: {shell: exit 3}
+  later: {shell: echo 1, needs: [first], capture: {said: json}}
+  end:
+    shell: 'echo "<${steps.later.output}${said.x}${steps.later.stderr}>" > said; exit 4'
+    on_failure: 'echo "<${said.y}${error.exit_code}>" > handled'
+"""
+    )
+    assert code == 1
+    assert (place.folder / "said").read_text() == "<>\n"
+    assert (place.folder / "handled").read_text() == "<4>\n"
+    assert [job["status"] for job in document["jobs"]] == ["failed", "canceled", "completed", "completed"]

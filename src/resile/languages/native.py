@@ -1,8 +1,8 @@
 """The native language: `${...}` in texts and commands, JavaScript in conditions.
 
 A reference whose first name the workflow knows must have a value: if its path leads nowhere, the attempt fails before
-it starts. A reference whose first name it does not know belongs to the shell and stays. In a condition both are
-MISSING.
+it starts; in `end` it is empty. A reference whose first name it does not know belongs to the shell and stays. In a
+condition both are MISSING.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from resile.languages import references
 from resile.languages.references import MISSING, ValueRefused, is_one_reference, names, or_default, path_of, text_of
 from resile.languages.shell.quoting import render_shell
+from resile.languages.surroundings import is_of_end
 
 if TYPE_CHECKING:
     from resile.core.state import Job
@@ -45,6 +46,9 @@ class NativeNames:
             return value
         from resile.languages.missing_values import problem_with
 
+        if is_of_end(self._run.state, self._job):
+            # Nothing keeps `end` from running.
+            return ""
         if problem := problem_with(path, lambda part: self._run.find(part, self._job)):
             raise ValueRefused(problem)
         if owner := self._run.capturer(str(path[0]), self._job):

@@ -55,6 +55,17 @@ def host_of(state: State, job: Job) -> Job | None:
     return host if isinstance(action, Child) and action.shares else None
 
 
+def is_of_end(state: State, job: Job) -> bool:
+    """Does a job belong to the `end` of its workflow: is it that step, or inside of it?"""
+    while True:
+        scope = state.scopes[job.scope]
+        owner = state.jobs[scope.owner] if scope.owner else None
+        action = state.step_of(owner).action if owner is not None else None
+        if owner is None or (scope.kind == "child" and isinstance(action, Child) and not action.shares):
+            return state.is_end(job)
+        job = owner
+
+
 def failed_job(state: State, job: Job) -> Job | None:
     """The failed job that this one repairs, if it is part of a repair."""
     if job.callers:

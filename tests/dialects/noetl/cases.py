@@ -119,6 +119,7 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
     "executor": {"spec": ("spec: {entry_step: b}", "spec: {entry_step: a}")},
     "spec of the executor": {
         "entry_step": ("entry_step: b", "entry_step: a"),
+        "max_loops": "max_loops: 7",
         "final_step": ("final_step: b", "final_step: end"),
         "no_next_is_error": ("no_next_is_error: true", "no_next_is_error: false"),
     },
@@ -306,6 +307,7 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "key": (ROW + ", mode: upsert, key: [a, b]", ROW + ", mode: upsert, key: a"),
         "args": (ROW + ", args: {a: 1}", ROW),
         "data": (ROW + ", data: '{{ result.rows }}'", ROW),
+        "from": (ROW + ", from: result.rows", ROW),
         "mapping": (ROW + ", mapping: {a: b}", ROW),
         "statement": ("tool: duckdb, statement: select 1", ROW),
         "command": ("tool: duckdb, command: select 1", ROW),

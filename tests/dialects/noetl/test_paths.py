@@ -160,7 +160,7 @@ def test_an_arc_that_goes_back_spends_the_budget(tmp_path: Path) -> None:
         next: [{{when: "start < {most}", then: [{{step: start, args: {{n: "{{{{ start }}}}"}}}}]}}]
     """
     assert Run(tmp_path, text.format(most=4)).value("start") == 4
-    run = Run(tmp_path, text.format(most=99), code=1)
+    run = Run(tmp_path, "executor: {spec: {max_loops: 10}}" + text.format(most=99).replace("\n    ", "\n"), code=1)
     assert run.message() == "Routing loop budget exceeded (max_loops=10) during next goto"
 
 

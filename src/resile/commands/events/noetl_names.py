@@ -149,9 +149,16 @@ def _translate(event: Event, step: Step | None, place: _Place | None, will_retry
         yield _rename(event, "iterator_completed", "COMPLETED" if kind == "attempt_succeeded" else "FAILED", data)
     elif kind in NAMES and not (loops and kind == "attempt_started"):
         if _child_of(event, step):
-            yield from _close_playbook(event)
+            yield from _close_playbook(event, step)
         more = _more(event, step, place, will_retry)
+        if kind == "step_failed" and (event.step == "end" or (place is not None and place.is_pipeline)):
+            # No path leads from `end`, or from a tool of a pipeline, to `end`.
+            data = _without_route(data)
         yield _rename(event, *NAMES[kind], {**data, **more})
+
+
+def _without_route(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in ("routed_to_end", "original_failed_step")}
 
 
 def _child_of(event: Event, step: Step | None) -> dict[str, Any]:
@@ -171,8 +178,8 @@ def _translate_item(event: Event, step: Step | None, loop: Step, will_retry: boo
     index = int((event.scope or ROOT).rpartition("[")[2].rstrip("]"))
     child = _child_of(event, step)
     if child:
-        yield from _close_playbook(event)
-    data = {**event.data, **child, "index": index}
+        yield from _close_playbook(event, step)
+    data = {**_without_route(event.data), **child, "index": index}
     event = structs.replace(event, step=loop.name)
     if kind in _SETTLED:
         yield _rename(event, "iteration_completed", NAMES[kind][1], data)
@@ -247,12 +254,14 @@ def _open_playbook(event: Event, step: Step, caller: str, places: dict[str, _Pla
     yield _rename(inner, *NAMES["workflow_initialized"], {"steps": len(step.action.workflow.steps)})
 
 
-def _close_playbook(event: Event) -> Iterator[Event]:
+def _close_playbook(event: Event, step: Step | None) -> Iterator[Event]:
     """The last events of a playbook that a step ran."""
     verdict = event.data["verdict"]
     failed: list[str] = event.data["failed_steps"]
     data = {"evaluated_by_end_step": True, "failed_steps": failed, "failed_steps_count": len(failed)}
     data["parent_execution_id"] = event.run
+    if step is not None and isinstance(step.action, Child):
+        data["total_steps"] = len(step.action.workflow.steps)
     inner = structs.replace(
         event, scope=_path(event.scope or ROOT, event.step or ""), step=None, job=None, attempt=None
     )

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.native.nodes import Part, items_of
+from resile.dialects.native.nodes import Part, is_null, items_of
 from resile.dialects.noetl.follow import NOWHERE, all_of, condition_of, none_of, read_set, text_of
 from resile.dialects.noetl.keys import ARC, NEXT
 from resile.dialects.noetl.values import NoetlReading, refuse_keys
@@ -57,6 +57,8 @@ def target_of(reading: NoetlReading, node: Node) -> str:
 def read_next(reading: NoetlReading, node: Node, besides: tuple[Part, ...] = (), above: tuple[Part, ...] = ()) -> Arcs:
     """Read the arcs of a `next`; each is taken only if `besides` hold too, and sets variables only if `above` do."""
     found = Arcs()
+    if is_null(node):
+        return found
     if isinstance(node, Mapping):
         if "arcs" in node.entries or "spec" in node.entries:
             fields = read_keys(reading, node, NEXT)
@@ -106,7 +108,7 @@ def _read_arc(
     fields = read_keys(reading, node, ARC)
     no_other = none_of(found.asked)
     if "else" in fields:
-        if {"when", "then", "step", "args", "set"} & fields.keys():
+        if {"when", "then", "step", "args", "data", "set"} & fields.keys():
             reading.report.error("conflict", "`else` stands alone", node.entries["else"][0])
         inner = read_next(reading, fields["else"], (*besides, no_other), (*above, no_other))
         found.arcs += inner.arcs
@@ -127,7 +129,7 @@ def _read_arc(
     above = (*above, *own, no_other) if found.is_exclusive else (*above, *own)
     if "set" in fields:
         found.effects += _read_set_of_arc(reading, fields["set"], above)
-    args = fields.get("args", {})
+    args = {**fields.get("args", {}), **fields.get("data", {})}
     if "then" in fields:
         inner = read_next(reading, fields["then"], (*besides, *own), above)
         found.arcs += add_args(inner.arcs, args)

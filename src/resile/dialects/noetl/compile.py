@@ -24,14 +24,16 @@ from resile.dialects.noetl.tools.tool import keys_of_step
 from resile.dialects.noetl.values import NoetlReading, arguments, find_in_workload, lacks, names_given_in
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
-from resile.dialects.reading.key_tables import read_keys
-from resile.dialects.reading.values import name_problem, wrong
+from resile.dialects.reading.key_tables import INVALID, read_keys
+from resile.dialects.reading.values import integer, name_problem, wrong
 from resile.errors import shorten
-from resile.model.limits import STEPS_MAX
+from resile.model.limits import LOOPS_MAX, STEPS_MAX
 from resile.model.workflow import Workflow
 
 __all__ = ["TABLES", "compile_noetl"]
 
+ARCS_BACK_MAX = 1_000
+"""How often the arcs of a playbook lead back to steps that have run, where nothing else is written."""
 VERSIONS = ("noetl.io/v1", "noetl.io/v2", "noetl.io/v10")
 _KEYCHAIN = re.compile(rb"\bkeychain\.([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_]*)")
 # Only in braces: elsewhere `token` is a function of the code or the shell.
@@ -65,11 +67,20 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
         root,
         name=name,
         templates="jinja",
+        routing={"max_loops": _read_loops_max(reading, about, fields.get("spec"))},
         inputs=_inputs_of(reading),
         secrets=reading.secrets | _secrets_of_children(reading, ordered),
         steps={**_connect(ordered), END: _give_inputs(end, END, ordered)},
     )
     return compile_part(reading.native, workflow.to_node())
+
+
+def _read_loops_max(reading: NoetlReading, about: dict[str, Any], spec: Node | None) -> int:
+    """Read the loop budget: `max_loops` of the executor's `spec`, or of the playbook's."""
+    node = value_of(spec, "max_loops") if isinstance(spec, Mapping) else None
+    given: Any = integer(0, LOOPS_MAX)(reading, node) if node is not None else INVALID
+    found: int = about.get("max_loops", ARCS_BACK_MAX if given is INVALID else given)
+    return found
 
 
 def _check_version(reading: NoetlReading, root: Mapping) -> None:

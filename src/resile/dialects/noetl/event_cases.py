@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.native.nodes import Part, items_of
+from resile.dialects.native.nodes import Part, items_of, value_of
 from resile.dialects.noetl.arcs import add_args, read_next
 from resile.dialects.noetl.follow import (
     Follow,
@@ -22,12 +22,14 @@ from resile.dialects.noetl.follow import (
     read_set,
     repair_keys_for,
 )
-from resile.dialects.noetl.keys import CASE, RETRY, THEN
+from resile.dialects.noetl.keys import CASE, NEXT_CALL, RETRY, THEN
 from resile.dialects.noetl.retry import backoff_of, changes_of, read_collect, retries_of, rule_for_retry, rules_for_more
 from resile.dialects.noetl.tools.sink import read_sink
 from resile.dialects.noetl.values import NoetlReading, data, lacks, refuse_keys
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import wrong
+from resile.languages.jinja.step_events import PAGES_MAX
+from resile.languages.jinja.templates import is_template
 
 CASES_MAX = 200
 LOOP_DONE = "loop.done"
@@ -55,6 +57,8 @@ def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, foll
     for other in items_of(then):
         if not isinstance(other, Mapping):
             wrong(reading, other, "a mapping of what follows")
+    if not any(part.entries for part in parts) and len(parts) == len(items_of(then)):
+        reading.report.error("value", "`then` says nothing that follows", then, hint="name an action, or drop the case")
     if _ENTER in when:
         _read_enter(reading, parts, follow)
         return
@@ -66,12 +70,14 @@ def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, foll
     answers: list[Part] = []
     sinks: list[Part] = []
     leads = fails = False
-    again = any("retry" in part.entries for part in parts)
+    again = any("retry" in part.entries or _calls_again(value_of(part, "call")) for part in parts)
     for part in parts:
         fields = read_keys(reading, part, THEN)
         _read_values(reading, fields, number, follow)
         sinks += _read_sinks(reading, fields, number, follow, on_failure or again)
         leads = _read_arcs(reading, fields, part, number, follow) or leads
+        if _calls_again(fields.get("call")):
+            answers += _read_call(reading, fields["call"], number, when, node, follow)
         if "retry" in fields:
             answers += _read_retry(reading, fields, number, when, node, follow)
         if "fail" in fields:
@@ -121,7 +127,8 @@ def _read_result(reading: NoetlReading, node: Node) -> Any:
     """Read the value of the step: data, or a name under `from`."""
     if isinstance(node, Mapping) and node.entries.keys() == {"from"} and isinstance(node.entries["from"][1], Scalar):
         source = node.entries["from"][1]
-        return data(reading, Scalar(f"{{{{ {source.text} }}}}", f"{{{{ {source.text} }}}}", source.line, source.column))
+        text = source.text if is_template(source.text) else f"{{{{ {source.text} }}}}"
+        return data(reading, Scalar(text, text, source.line, source.column))
     return data(reading, node)
 
 
@@ -149,12 +156,30 @@ def _read_arcs(reading: NoetlReading, fields: dict[str, Any], node: Mapping, num
     if "args" in fields and not {"next", "step", "call"} & fields.keys():
         reading.report.error("value", "`args` are for the step of `next`", node.entries["args"][0])
     for word in ("next", "step", "call"):
-        if word in fields:
+        if word in fields and not (word == "call" and _calls_again(fields["call"])):
             fired = (condition_of_case(number, node),)
             way = read_next(reading, fields[word], fired, fired)
             follow.arcs += add_args(way.arcs, fields.get("args", {}))
             follow.effects += way.effects
+            if word != "call" and way.arcs:
+                follow.led.append(fired[0])
     return len(follow.arcs) > before
+
+
+def _calls_again(node: Node | None) -> bool:
+    """Does a `call` name no step, so that it calls the tool again, with other settings?"""
+    return isinstance(node, Mapping) and bool(node.entries) and node.entries.keys() <= NEXT_CALL.keys.keys()
+
+
+def _read_call(reading: NoetlReading, node: Node, number: int, when: str, case: Mapping, follow: Follow) -> list[Part]:
+    """Read a `call` of the tool itself: an effect with the other settings, and the rules that run it again."""
+    changed = read_keys(reading, node, NEXT_CALL)
+    follow.effects.append(make_effect("again", number, value=changed))
+    rules = rules_for_more({}, str(number), case, None, PAGES_MAX) if not is_about_error(when) else []
+    if mentions_error(when):
+        text, asked = f"case {number + 1}: call", condition_of_case(number, case)
+        rules.append(rule_for_retry(case, text, asked, retries_of({}), None))
+    return rules
 
 
 def _read_retry(

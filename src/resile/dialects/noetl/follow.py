@@ -25,8 +25,8 @@ NOWHERE = Mark(0, 0)
 class Follow(Struct):
     """The actions after a step: its cases, and the rules, effects, arcs and sinks that refer to them by number.
 
-    `attempts` are the effects of its retries. `of_loop` are the cases about a loop as a whole, `whole` the names of the
-    sinks that take the result of the whole loop.
+    `attempts` are the effects of its retries, `led` the cases with a `next`. `of_loop` are the cases about a loop as a
+    whole, `whole` the names of the sinks that take the result of the whole loop.
     """
 
     cases: list[dict[str, Any]] = field(default_factory=list)
@@ -35,6 +35,7 @@ class Follow(Struct):
     arcs: list[Part] = field(default_factory=list)
     sinks: list[Part] = field(default_factory=list)
     attempts: list[dict[str, Any]] = field(default_factory=list)
+    led: list[Part] = field(default_factory=list)
     of_loop: set[int] = field(default_factory=set)
     whole: set[str] = field(default_factory=set)
 

@@ -19,7 +19,8 @@ from resile.dialects.noetl.tools.keys import (
     TOOLS,
 )
 from resile.dialects.reading.key_tables import Key, Table, key_table, refused_key
-from resile.dialects.reading.values import boolean, choice, duration, one_of, texts
+from resile.dialects.reading.values import boolean, choice, duration, integer, one_of, texts
+from resile.model.limits import LOOPS_MAX
 
 LOOP_POLICY = key_table(
     "policy of a loop",
@@ -84,7 +85,7 @@ THEN = key_table(
     Key("next", "arcs", "where to go"),
     Key("step", "text", "the same as `next`"),
     Key("args", "mapping", "values for that step", read.arguments),
-    Key("call", "mapping", "a step that runs as well"),
+    Key("call", "mapping", "a step that runs as well; without a step the tool again, with other settings"),
     Key("set", "mapping or list", "variables"),
     Key("collect", "mapping", "adds to a variable"),
     Key("result", "data", "the result of the step"),
@@ -109,6 +110,7 @@ SINK = key_table(
     one_of("mode", "add a row, or replace one", "insert", "append", "upsert"),
     Key("key", "name or list", "the columns that identify a row", texts(read.name)),
     Key("args", "mapping or template", "the row", read.arguments_or_template),
+    Key("from", "name or template", "the row, or a list of rows, by its name", read.name),
     Key("data", "mapping or template", "the row, or a list of rows", read.data),
     Key("mapping", "mapping", "columns, and the fields of a row that fill them", read.arguments),
     *read.with_aliases(
@@ -133,7 +135,8 @@ ARC = key_table(
     Key("when", "condition", "the arc is taken only if this holds", read.condition),
     Key("then", "list", "where to go if it holds"),
     Key("else", "list", "where to go if no earlier condition holds"),
-    *read.with_aliases(Key("args", "mapping", "values for that step", read.arguments), "with", "data", "input"),
+    *read.with_aliases(Key("args", "mapping", "values for that step", read.arguments), "with", "input"),
+    Key("data", "mapping", "the same as `args`, and stronger", read.arguments),
     Key("set", "mapping", "variables to set when the arc is taken"),
     read.comment("desc", "what it is for"),
 )
@@ -236,6 +239,7 @@ EXECUTOR_SPEC = key_table(
     "spec of the executor",
     Key("entry_step", "text", "the first step"),
     Key("final_step", "text", "the step that runs last"),
+    Key("max_loops", "number", "how often arcs may lead back to a step that has run (1000)", integer(0, LOOPS_MAX)),
     Key("no_next_is_error", "bool", "must be false: a step without an arc leads to `end`", read.no_next_is_error),
     read.comment("pool", "Resile has one"),
 )

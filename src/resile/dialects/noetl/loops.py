@@ -25,6 +25,7 @@ from resile.errors import shorten
 from resile.languages.jinja import templates
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_GROUPED = re.compile(r"\| batch\(\d+\) \| list \}\}$")
 _DIRECTION = re.compile(r"\s+(asc|desc)$", re.IGNORECASE)
 
 
@@ -120,6 +121,12 @@ def _build_template(reading: NoetlReading, whole: str, fields: dict[str, Any], n
         part = f"({text} | list)[:{fields['limit']}]" if "limit" in fields else text
         text = f"{part} | batch({fields['chunk']}) | list"
     return f"{{{{ {text} }}}}"
+
+
+def is_chunked(loop: Part) -> bool:
+    """Is each item of a loop a group of them, by `chunk`?"""
+    source = loop["input"]
+    return isinstance(source, dict) and _GROUPED.search(str(source.get("template", ""))) is not None
 
 
 def _arguments_for(text: str, item: str) -> str:

@@ -6,7 +6,7 @@
     [{when, then: {max_attempts, next_call, collect}}]       the first policy that holds counts
 
 `max_attempts` counts every execution, the first included. If a success requests more after the last attempt, its result
-counts.
+counts. Pages without `max_attempts` go on until no more are asked for; after PAGES_MAX the step fails.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from resile.dialects.reading.diagnostics import Place, did_you_mean
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
-from resile.languages.jinja.templates import problem
+from resile.languages.jinja.step_events import PAGES_MAX
+from resile.languages.jinja.templates import is_template, problem
 from resile.model.failure import Kind
 
 ATTEMPTS_DEFAULT = 3
-ATTEMPTS_OF_PAGES = 100
 DELAY_SECONDS_DEFAULT = 1.0
 DELAY_SECONDS_MAX_DEFAULT = 60.0
 KINDS_OF_ERRORS = {
@@ -160,9 +160,15 @@ def rules_for_more(
 ) -> list[Part]:
     """Build the rules for a success that requests one more attempt; after the last attempt its result counts."""
     limit = retries_of(fields, default)
+    counts = limit < PAGES_MAX - 1
     common = Part(at, kinds=Kind.CHECK, when=condition_of_case(which, at), **repair_keys_for(sinks or [], "fail"))
     more = common.replace(then="retry", text="one more attempt", limit=limit, wait=wait, routing=True)
-    last = common.replace(then="recovered", text="the last attempt counts", limit=1_000)
+    # More pages than the limit are a failure, never a result that lacks some of them.
+    last = (
+        common.replace(then="recovered", text="the last attempt counts", limit=1_000)
+        if counts
+        else (common.replace(then="fail", text=f"no more than {PAGES_MAX} pages", limit=1))
+    )
     return [more, last] if limit > 0 else [last]
 
 
@@ -187,7 +193,7 @@ def _read_policy(reading: NoetlReading, node: Node, number: int, follow: Follow)
     follow.attempts.append(make_effect("again", name=which, when=when, value=changes_of(then)))
     sinks = _read_sinks(reading, then, f"{reading.owner}_page{number}_sink")
     follow.sinks += sinks
-    most = ATTEMPTS_OF_PAGES if pages else ATTEMPTS_DEFAULT
+    most = PAGES_MAX if pages else ATTEMPTS_DEFAULT
     follow.rules += rules_for_more(then, which, node, wait, most, sinks)
     if mentions_error(when):
         follow.rules += _rules_for_retry(then, condition_of(when, node), node, wait)
@@ -218,7 +224,7 @@ def read_collect(reading: NoetlReading, node: Node, case: int) -> list[dict[str,
         if "from" in fields and "data" in fields:
             reading.report.error("conflict", "`from` and `data` both say what is added", item, hint="keep one of them")
         source = str(fields.get("from", "response"))
-        written = fields.get("data", f"{{{{ {source} }}}}")
+        written = fields.get("data", source if is_template(source) else f"{{{{ {source} }}}}")
         if isinstance(written, str) and problem(written):
             reading.report.error("template", f"`{shorten(source)}` names no value", item)
             continue

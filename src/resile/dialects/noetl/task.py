@@ -121,9 +121,7 @@ def read_follow(
 
 def _read_arcs(reading: NoetlReading, node: Node, follow: Follow) -> None:
     """Read the `next` of a step: its arcs are taken if no case has taken one."""
-    led: list[Part] = []
-    for arc in follow.arcs:
-        led += [arc["when"]] if arc["when"] not in led else []
+    led = follow.led
     found = read_next(reading, node, (none_of([condition_of_case(when["case"], when) for when in led]),) if led else ())
     if led and found.effects:
         message = "variables that an arc sets can't be told apart from what a case leads to"

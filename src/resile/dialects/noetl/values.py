@@ -26,7 +26,7 @@ BUILT_IN = frozenset((
     "workload", "vars", "ctx", "payload", "args", "env", "keychain", "execution_id", "catalog_id", "job", "execution",
     "failed_steps", "results", "attempt", "now", "result", "response", "event", "error", "this", "data", "page",
     "success", "status_code", "item", "loop", "loop_index", "iter", "range", "dict", "_retry", "token",
-    "outcome", "_prev", "_task",
+    "outcome", "_prev", "_task", "batch",
 ))  # fmt: skip
 """Names that every template can use."""
 _GIVE_NAMES = ("args", "with", "input", "data", "payload", "set", "vars", "ctx", "params", "set_ctx", "set_iter")

@@ -5,11 +5,13 @@ A `${...}` in such a workflow belongs to the shell.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from resile.languages.braces import output_pieces
 from resile.languages.jinja import templates
-from resile.languages.jinja.plain_values import plain_text
+from resile.languages.jinja.plain_values import IN_END, plain_text
 from resile.languages.jinja.scope import JinjaNames
 from resile.languages.jinja.step_events import StepEvents
 from resile.languages.native import BaseLanguage
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
     from resile.languages.braces import Write
     from resile.languages.contract import Program, Run
     from resile.model.workflow import Condition, Http, Python, Query
+
+
+@contextmanager
+def _lenient_in_end(visible: JinjaNames) -> Iterator[None]:
+    """Render names without a value as empty if the job belongs to `end`."""
+    before = IN_END.set(IN_END.get() or visible.serves_end)
+    try:
+        yield
+    finally:
+        IN_END.reset(before)
 
 
 class Jinja(BaseLanguage):
@@ -40,18 +52,22 @@ class Jinja(BaseLanguage):
         return StepEvents(run).names(job)
 
     def render_text(self, text: str, visible: JinjaNames) -> str:
-        return refuse_nul(templates.render(text, visible.find))
+        with _lenient_in_end(visible):
+            return refuse_nul(templates.render(text, visible.find))
 
     def render_shell(self, text: str, visible: JinjaNames, program: str = "sh") -> str:
-        return refuse_nul(templates.render_command(text, visible.find, program))
+        with _lenient_in_end(visible):
+            return refuse_nul(templates.render_command(text, visible.find, program))
 
     def render_data(self, data: Any, visible: JinjaNames) -> Any:
-        return templates.render_data(data, visible.find)
+        with _lenient_in_end(visible):
+            return templates.render_data(data, visible.find)
 
     def render_url(self, url: str, visible: JinjaNames) -> str:
         """The URL with its values; a URL that the previous attempt set is already rendered."""
         is_data = url == str(visible.scope.repeat_settings(visible.job).get("url", ""))
-        text = url.strip() if is_data else templates.render_url(url, visible.find)
+        with _lenient_in_end(visible):
+            text = url.strip() if is_data else templates.render_url(url, visible.find)
         check_rendered(url, text, is_value=templates.is_one_output(url))
         return encode_url(text)
 
@@ -59,14 +75,16 @@ class Jinja(BaseLanguage):
         def render(write: Write) -> str:
             return templates.render(path, visible.find, write)
 
-        return join_path(folder, output_pieces(path, render, plain_text))
+        with _lenient_in_end(visible):
+            return join_path(folder, output_pieces(path, render, plain_text))
 
     def program(
         self, action: Http | Python | Query, name: str, folder: str, shared: str, visible: JinjaNames
     ) -> Program:
         from resile.languages.jinja.tools import tool_program
 
-        return tool_program(action, name, folder, shared, visible)
+        with _lenient_in_end(visible):
+            return tool_program(action, name, folder, shared, visible)
 
     def condition(self, condition: Condition, run: Run, job: Job, at: float) -> tuple[bool, str]:
         """Decide a template, or the number of a case that held."""

@@ -70,7 +70,9 @@ class LoopResults:
         if wanted:
             return self._of_step(fan, within, wanted)
         workflow = inner.action.workflow
-        parts = {step.name: self._of_step(fan, within, step.name) for step in (*workflow.steps, workflow.end)}
+        # An `end` that the playbook does not have gives nothing.
+        steps = (*workflow.steps, workflow.end) if workflow.end.origin.line else workflow.steps
+        parts = {step.name: self._of_step(fan, within, step.name) for step in steps}
         return {
             index: {name: found[index] for name, found in parts.items() if index in found}
             for index in {index for found in parts.values() for index in found}

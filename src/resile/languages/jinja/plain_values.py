@@ -11,6 +11,7 @@ read back differently: numbers that don't fit JSON or 64 bits, objects, data tha
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from contextvars import ContextVar
 from math import isfinite
 from typing import Any
 
@@ -18,6 +19,8 @@ from resile.languages.references import MISSING, ValueRefused, text_of
 from resile.model.limits import VALUE_DEPTH_MAX
 
 NUMBER_MIN, NUMBER_MAX = -(2**63), 2**64 - 1
+IN_END: ContextVar[bool] = ContextVar("in_end", default=False)
+"""Is a text of `end` being rendered? A name without a value is empty there: nothing keeps `end` from running."""
 _SELF = ("data", "result")
 _SELF_OF_TEXT = ("data", "result", "stdout", "output")
 _LISTED = (list, tuple, set, frozenset, range, Iterator, KeysView, ValuesView, ItemsView)
@@ -82,13 +85,13 @@ def plain_data(value: Any, depth: int = 0) -> Any:
     return _text_of_object(value)
 
 
-def _text_of_object(value: Any) -> str:
-    """The text of a value that is neither text, number, list nor mapping, if it has one."""
+def _text_of_object(value: Any) -> str | None:
+    """The text of a value that is neither text, number, list nor mapping, if it has one; None in place of nothing."""
     from jinja2 import Undefined
 
-    if isinstance(value, Undefined):
-        # str() of a strict undefined value raises an error that names it.
-        str(value)
+    if isinstance(value, Undefined) and not str(value):
+        # str() of a strict undefined value raises an error that names it; only in `end` it is empty.
+        return None
     try:
         return text_of(value)
     except (TypeError, ValueError) as error:
@@ -97,4 +100,4 @@ def _text_of_object(value: Any) -> str:
 
 def plain_text(value: Any) -> str:
     """A value as text: JSON for lists and mappings."""
-    return text_of(plain_data(value) if isinstance(value, (Mapping, *_LISTED)) else value)
+    return text_of(plain_data(value) if isinstance(value, (Mapping, *_LISTED)) or IN_END.get() else value)

@@ -22,7 +22,7 @@ from resile.languages.jinja.loop_results import LoopResults
 from resile.languages.jinja.plain_values import as_result, plain_data
 from resile.languages.jinja.templates import render_data
 from resile.languages.references import MISSING
-from resile.languages.surroundings import host_of, item_scope, utc_time, workflow_frame
+from resile.languages.surroundings import host_of, is_of_end, item_scope, utc_time, workflow_frame
 from resile.model.status import Status
 from resile.model.workflow import Child, FanOut, Noop
 
@@ -81,6 +81,11 @@ class JinjaNames:
         return self._found[name]
 
     @property
+    def serves_end(self) -> bool:
+        """Does the job belong to the `end` of its workflow: is it that step, one of its tools, items or sinks?"""
+        return is_of_end(self.scope.run.state, self.scope.subject_of(self.job))
+
+    @property
     def args(self) -> dict[str, Any]:
         """The arguments of the step."""
         return self.scope.args(self.job) if self._args is None else self._args
@@ -117,11 +122,16 @@ class JinjaScope:
         return {**(self.args(host) if host is not None else {}), **{name: self.find(name, job) for name in names}}
 
     def arc_arguments(self, job: Job) -> dict[str, Any]:
-        """The arguments of the arc that led to a step; for an item, to its loop."""
+        """The arguments of the arc that led to a step, and those of a further attempt; for an item, of its loop."""
         scope = self._state.scopes[job.scope]
+        step = self._state.step_of(job)
         if scope.kind == "item":
-            return self.arc_arguments(self._state.jobs[scope.owner])
-        return scope.arc_arguments.get(self._state.step_of(job).name, {})
+            found = self.arc_arguments(self._state.jobs[scope.owner])
+        else:
+            found = scope.arc_arguments.get(step.name, {})
+        if not any(effect.kind == "again" for effect in step.effects):
+            return found
+        return {**found, **self.repeat_settings(job).get("args", {})}
 
     def scratch(self, job: Job) -> dict[str, Any]:
         """The values that the tools of a pipeline share."""

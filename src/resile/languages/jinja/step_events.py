@@ -53,6 +53,8 @@ _CONNECTION = re.compile(
 )
 _EXCEPTION = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _BY_STATUS = {401: "auth", 403: "auth", 404: "not_found", 408: "timeout", 429: "rate_limit"}
+PAGES_MAX = 10_000
+"""The most pages of a step that has no limit of its own."""
 RETRYABLE = ("connection", "timeout", "rate_limit", "server_error")
 
 
@@ -158,7 +160,8 @@ class StepEvents:
     def _conclude(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
         """Like `conclude`, but raises ValueRefused."""
         pages = any(effect.kind == "again" for effect in step.effects)
-        keeper = _Keeper(dict(self._scope.variables(job)), self._scope.repeat_settings(job) if pages else None)
+        again = self._scope.repeat_settings(job) if pages else None
+        keeper = _Keeper(dict(self._scope.variables(job)), again, job.attempt)
         if host_of(self._state, job) is not None:
             keeper.scratch = dict(self._scope.scratch(job))
         before = dict(keeper.variables)
@@ -221,6 +224,9 @@ class StepEvents:
         if keeper.scratch is not None:
             kept[ITER] = {**self._scope.find(ITER, job), **keeper.scratch}
         more = {**keeper.own, **keeper.variables, **seen, **kept, "event": self._event(job, event, seen)}
+        if effect.kind == "again" and effect.case < 0:
+            # The conditions of `retry` compare the error of a success with none.
+            more.setdefault("error", None)
         if effect.when and not self._at_some_event(effect.when, job, more, seen):
             return
         if not effect.unless or not self._at_some_event(effect.unless, job, more, seen):
@@ -342,7 +348,8 @@ class StepEvents:
 class _Keeper:
     """Collects the results of an attempt's effects."""
 
-    def __init__(self, variables: dict[str, Any], again: dict[str, Any] | None) -> None:
+    def __init__(self, variables: dict[str, Any], again: dict[str, Any] | None, attempt: int) -> None:
+        self.attempt = attempt
         self.variables = variables
         self.result: Any = MISSING
         self.failure: Failure | None = None
@@ -368,6 +375,8 @@ class _Keeper:
                     self.again = value or {}
                     which = effect.name or effect.case
                     said = "the result asks for one more attempt"
+                    if self.attempt >= PAGES_MAX:
+                        said = f"the result asks for one more page, and {PAGES_MAX} are the limit"
                     self.failure = Failure(Kind.CHECK, said, 0, signature=f"{ASKED_AGAIN}{which}")
             case "fail":
                 self.said = plain_text(value)[:MESSAGE_CHARACTERS_MAX] or "a case failed the step"

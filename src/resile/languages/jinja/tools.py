@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from resile.languages.contract import Program, render_data, render_text
-from resile.languages.jinja.plain_values import plain_text
+from resile.languages.jinja.plain_values import IN_END, plain_text
 from resile.languages.jinja.scope import JinjaNames, as_data
 from resile.languages.jinja.sql import render_sql
 from resile.languages.program_settings import http_settings
@@ -45,8 +45,8 @@ def _python(action: Python, name: str, folder: str, names: JinjaNames) -> dict[s
     for wanted in action.names:
         if wanted not in args and wanted not in context and wanted != CONTEXT:
             value = as_data(names.find(wanted))
-            if value is not MISSING:
-                context[wanted] = value
+            if value is not MISSING or IN_END.get():
+                context[wanted] = None if value is MISSING else value
     return {
         "name": name,
         "source": action.source,

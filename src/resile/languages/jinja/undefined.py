@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import StrictUndefined, Undefined, nodes
 from jinja2.exceptions import UndefinedError
 
+from resile.languages.jinja.plain_values import IN_END
 from resile.languages.references import MISSING
 
 if TYPE_CHECKING:
@@ -27,9 +28,16 @@ class NoResult(UndefinedError):
 
 
 class Absent(StrictUndefined):
-    """An undefined value; `_undefined_name` is the path to it, as far as it is known."""
+    """An undefined value; `_undefined_name` is the path to it, as far as it is known. In `end` it is `Nothing`."""
 
     __slots__ = ()
+
+    def __new__(cls, *args: Any, **named: Any) -> Absent:
+        """Make an undefined value, or nothing."""
+        made: Absent = super().__new__(Nothing if IN_END.get() else cls)
+        if not isinstance(made, cls):
+            made.__init__(*args, **named)  # type: ignore[misc]
+        return made
 
     @property
     def _undefined_message(self) -> str:
@@ -55,6 +63,53 @@ class NotRun(Absent):
     def __bool__(self) -> bool:  # type: ignore[override]
         """An undefined value is false."""
         return False
+
+
+def _nothing(self: Any, *_: Any, **__: Any) -> Any:
+    """Nothing comes of nothing."""
+    return self
+
+
+def _never(self: Any, other: Any) -> bool:
+    """Nothing compares with nothing."""
+    del self, other
+    return False
+
+
+_TO_ITSELF = (
+    "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__neg__",
+    "__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__pow__", "__rpow__", "__pos__", "__call__", "__getitem__",
+    "part",
+)  # fmt: skip
+
+
+def _part_of_nothing(self: Any, name: str) -> Any:
+    """A part, which is nothing too."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return self
+
+
+Nothing: type[Absent] = type(
+    "Nothing",
+    (Absent,),
+    {
+        "__slots__": (),
+        **dict.fromkeys(_TO_ITSELF, _nothing),
+        **dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__", "__contains__"), _never),
+        "__getattr__": _part_of_nothing,
+        "__str__": lambda _: "",
+        "__bool__": lambda _: False,
+        "__len__": lambda _: 0,
+        "__iter__": lambda _: iter(()),
+        "__int__": lambda _: 0,
+        "__float__": lambda _: 0.0,
+        "__eq__": lambda _, other: not other,
+        "__ne__": lambda _, other: bool(other),
+        "__hash__": lambda _: 0,
+    },
+)
+"""An undefined value in `end`: empty as text, false, an empty list; its parts and what is made of it, too."""
 
 
 def result_not_there(step: str) -> Absent:

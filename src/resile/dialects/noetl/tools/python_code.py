@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.noetl.tools.keys import SCRIPT, SCRIPT_SOURCE
 from resile.dialects.noetl.values import BUILT_IN, NoetlReading, find_in_workload, template
+from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import non_empty, text, wrong
 from resile.errors import shorten
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import ast
 
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_DOTTED = re.compile(r"\{\{\s*[A-Za-z_]\w*(?:\.\w+)+\s*\}\}")
 CONTEXT = "context"
 
 
@@ -95,7 +97,7 @@ def compile_code(reading: NoetlReading, source: str, node: Node, status_fails: b
         reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
         return None
     places: dict[str, Any] = {}
-    source = _take_templates_out(reading, source, places)
+    source = _take_templates_out(reading, source, node, places)
     if '\\"' in source and isinstance(_parse(source), Exception):
         plain = source.replace('\\"', '"')
         if not isinstance(_parse(plain), Exception):
@@ -108,7 +110,7 @@ def compile_code(reading: NoetlReading, source: str, node: Node, status_fails: b
     return {"python": {"source": source, "names": names, "places": places, "status_fails": status_fails}}
 
 
-def _take_templates_out(reading: NoetlReading, source: str, places: dict[str, Any]) -> str:
+def _take_templates_out(reading: NoetlReading, source: str, node: Node, places: dict[str, Any]) -> str:
     """Replace each template in code by a name, and put its value under that name into `places`."""
     if "{{" not in source:
         return source
@@ -121,6 +123,13 @@ def _take_templates_out(reading: NoetlReading, source: str, places: dict[str, An
         written = found[0]
         names = names_in(written) if not problem(written) else frozenset()
         if not names or not names <= reading.known | BUILT_IN:
+            if names and _DOTTED.fullmatch(written):
+                (name,) = names
+                message = (
+                    f"nothing in this playbook is called `{shorten(name)}`, so `{shorten(written)}` stays in the code"
+                )
+                hint = did_you_mean(name, [*reading.known, *BUILT_IN])
+                reading.report.warning("unknown-name", message, node, hint=hint)
             return written
         # The `x` keeps one name from being a prefix of another.
         name = f"{prefix}{len(places)}x"

@@ -22,6 +22,7 @@ from resile.dialects.noetl.values import NoetlReading, refuse_keys
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
+from resile.languages.jinja.templates import is_template, problem
 
 KINDS = ("postgres", "duckdb", "http", "python")
 LOGS = ("event_log", "event", "log")
@@ -53,6 +54,16 @@ def read_sink(reading: NoetlReading, node: Node, name: str, when: Part | None) -
         if kind:
             reading.report.error("not-run", f"a `{kind}` tool can't take a result", kind_node, hint=", ".join(KINDS))
         return None
+    if "from" in fields:
+        text = fields.pop("from")
+        if "data" in fields:
+            reading.report.error(
+                "conflict", "`from` and `data` both say what is written", node, hint="keep one of them"
+            )
+        fields["data"] = text if is_template(text) else f"{{{{ {text} }}}}"
+        if reason := problem(fields["data"]):
+            reading.report.error("template", f"`{shorten(text)}` names no value: {reason}", node)
+            return None
     useless = fields.keys() - {"tool", "when", *_FIELDS[kind]}
     refuse_keys(reading, whole, useless, f"means nothing for a {kind} sink")
     if kind in LOGS:

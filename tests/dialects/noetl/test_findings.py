@@ -1,0 +1,243 @@
+"""What playbooks mean where it is easy to get wrong: calls, `from`, pages, batches, loops of arcs, children, `end`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from resile.languages.jinja import step_events
+from tests.dialects.noetl.playbooks import HEAD, Run, compiled, errors, workflow
+
+SAY = '{kind: python, code: "def main(): return 1"}'
+
+
+def test_a_call_does_not_take_the_place_of_next(tmp_path: Path) -> None:
+    """A case that calls a helper lets the step go on to its `next` as well."""
+    run = Run(
+        tmp_path,
+        f"""
+        workflow:
+          - step: start
+            tool: {SAY}
+            case: [{{when: "{{{{ event.name == 'call.done' }}}}", then: {{call: {{step: helper}}}}}}]
+            next: after
+          - {{step: helper, tool: {SAY}}}
+          - {{step: after, tool: {SAY}}}
+        """,
+    )
+    assert run.statuses() == {"start": "completed", "helper": "completed", "after": "completed", "end": "completed"}
+
+
+PAGES = """
+workflow:
+  - step: start
+    tool: {kind: python, args: {page: 1}, code: "def main(page): return {'page': page, 'more': page < LAST}"}
+    FOLLOW
+    next: show
+  - {step: show, tool: {kind: python, code: "def main(seen, start): return [seen, start['page']]"}}
+"""
+
+
+def test_a_call_without_a_step_calls_the_tool_again(tmp_path: Path) -> None:
+    """`call` with other arguments is one more page, until the case no longer holds."""
+    case = """case:
+      - when: "{{ event.name == 'call.done' and response.more }}"
+        then:
+          - {collect: {from: "{{ response.page }}", into: seen}}
+          - {call: {args: {page: "{{ response.page + 1 }}"}}}"""
+    run = Run(tmp_path, PAGES.replace("LAST", "4").replace("FOLLOW", case))
+    assert run.value("show") == [[1, 2, 3], 4]
+
+
+def test_the_error_of_a_success_is_none(tmp_path: Path) -> None:
+    """A policy of `retry` that asks for an error does not go on after a success."""
+    retry = "retry: [{when: '{{ error is not none }}', then: {max_attempts: 5, initial_delay: 0}}]\n    vars: {seen: 0}"
+    run = Run(tmp_path, PAGES.replace("LAST", "4").replace("FOLLOW", retry))
+    assert run.value("show") == [0, 1]
+    assert [job["attempts"] for job in run.document["jobs"] if job["step"] == "start"] == [1]
+
+
+COLLECT = """retry:
+      - when: "{{ response.more }}"
+        then: {LIMITnext_call: {args: {page: "{{ response.page + 1 }}"}}, collect: {path: page, into: seen}}"""
+
+
+def test_pages_go_on_until_their_condition_ends_them(tmp_path: Path) -> None:
+    """Without `max_attempts` more than a hundred pages are read, and all of them are collected."""
+    text = PAGES.replace("FOLLOW", COLLECT.replace("LIMIT", "").replace("response.more", "response.page < 103"))
+    tool = "{kind: shell, args: {page: 1}, cmds: ['echo ''{\"page\": ''{{ page }}''}''']}"
+    text = re.sub(r"tool: .*LAST.*", lambda _: f"tool: {tool}", text)
+    text = text.replace("return [seen, start['page']]", "return [len(seen), seen[-1]]")
+    assert Run(tmp_path, text).value("show") == [103, 103]
+
+
+def test_the_limit_of_pages_is_a_failure() -> None:
+    """After the last page that may be read the rule fails the step; with `max_attempts` the result counts."""
+    for limit, last in (("", ("fail", 9_999)), ("max_attempts: 3, ", ("recovered", 2))):
+        text = PAGES.replace("LAST", "4").replace("FOLLOW", COLLECT.replace("LIMIT", limit))
+        more, end = workflow(text).steps[0].rules[:2]
+        assert (end.then, more.limit) == last
+    assert step_events.PAGES_MAX == 10_000
+
+
+@pytest.mark.parametrize("given", ["start.rows", "{{ start.rows }}", "{{ start.rows | list }}"])
+def test_from_takes_a_name_or_a_template(tmp_path: Path, given: str) -> None:
+    """`from` of `result`, `collect` and `sink` names a value, with braces or without."""
+    if "|" not in given:
+        result = f'result: {{from: "{given}"}}, '
+    else:
+        result = ""
+    run = Run(
+        tmp_path,
+        f"""
+        workflow:
+          - step: start
+            tool: {{kind: python, code: "def main(): return {{'rows': [{{'n': 1}}, {{'n': 2}}]}}"}}
+            case:
+              - when: "true"
+                then:
+                  - {{{result}collect: {{from: "{given}", into: kept, mode: extend}}}}
+                  - sink: {{tool: python, from: "{given}", code: "def main(data): open('sunk', 'w').write(str(data))"}}
+            next: show
+          - {{step: show, tool: {{kind: python, code: "def main(kept): return kept"}}}}
+        """,
+    )
+    rows = [{"n": 1}, {"n": 2}]
+    assert run.value("show") == rows
+    assert (tmp_path / "sunk").read_text() == str(rows)
+    assert run.value("start") == (rows if result else {"rows": rows})
+
+
+def test_a_chunk_is_called_batch(tmp_path: Path) -> None:
+    """The task of an iterator with `chunk` gets its items as `batch`, too."""
+    run = Run(
+        tmp_path,
+        """
+        workflow:
+          - step: start
+            tool:
+              kind: iterator
+              collection: [1, 2, 3]
+              element: x
+              chunk: 2
+              task: {tool: {kind: python, code: "def main(batch, x): return [batch, batch == x]"}}
+            next: show
+          - {step: show, tool: {kind: python, code: "def main(start): return start"}}
+        """,
+    )
+    assert run.value("show") == [[[1, 2], True], [[3], True]]
+
+
+def test_data_of_an_arc_is_stronger_than_with(tmp_path: Path) -> None:
+    """An arc may have `with` and `data`; where both have a name, `data` counts."""
+    run = Run(
+        tmp_path,
+        f"""
+        workflow:
+          - step: start
+            tool: {SAY}
+            next: [{{step: show, with: {{a: 1, b: 2}}, data: {{b: 3}}}}]
+          - {{step: show, tool: {{kind: python, code: "def main(a, b): return [a, b]"}}}}
+        """,
+    )
+    assert run.value("show") == [1, 3]
+
+
+def test_a_blank_next_is_no_arc(tmp_path: Path) -> None:
+    """`next:` with nothing after it leads to `end`, as if it were not there."""
+    run = Run(tmp_path, f"workflow:\n  - step: start\n    tool: {SAY}\n    next:\n")
+    assert run.statuses() == {"start": "completed", "end": "completed"}
+
+
+@pytest.mark.parametrize("then", ["{}", "[]", "[{}]"])
+def test_a_case_without_an_action_is_refused(then: str) -> None:
+    """A `then` that says nothing is an error where it stands."""
+    found = errors(f"workflow: [{{step: start, tool: {SAY}, case: [{{when: 'true', then: {then}}}]}}]")
+    assert [message for message, _, _ in found] == ["`then` says nothing that follows"]
+
+
+LOOPS = """
+EXTRA
+workflow:
+  - step: start
+    tool: {kind: python, code: "def main(n=0): return n"}
+    case: [{when: "{{ start < LAST }}", then: {next: {step: start, args: {n: "{{ start + 1 }}"}}}}]
+"""
+
+
+def test_arcs_back_have_a_budget_of_a_thousand(tmp_path: Path) -> None:
+    """A playbook's arcs may lead back a thousand times, or as often as `max_loops` says."""
+    assert workflow(LOOPS.replace("EXTRA", "")).loops_max == 1_000
+    assert workflow(LOOPS.replace("EXTRA", "executor: {spec: {max_loops: 7}}")).loops_max == 7
+    run = Run(tmp_path, LOOPS.replace("EXTRA", "").replace("LAST", "15"))
+    assert run.value("start") == 15
+    run = Run(tmp_path, LOOPS.replace("EXTRA", "spec: {max_loops: 3}").replace("LAST", "15"), code=1)
+    assert run.message() == "Routing loop budget exceeded (max_loops=3) during next goto"
+    assert run.value("start") == 3
+
+
+def test_the_events_of_a_child_count_its_steps(tmp_path: Path) -> None:
+    """The last events of a child playbook have `total_steps`, and the list of a loop over it has no `end` of ours."""
+    kid = f"workflow: [{{step: a, tool: {SAY}, next: b}}, {{step: b, tool: {SAY}}}]\n"
+    (tmp_path / "kid.yaml").write_text(HEAD + kid)
+    run = Run(
+        tmp_path,
+        """
+        workflow:
+          - {step: start, tool: {kind: playbook, path: kid.yaml}, loop: {in: [1], iterator: i}, next: show}
+          - {step: show, tool: {kind: python, code: "def main(start): return start"}}
+        """,
+    )
+    ends = [event["data"] for event in run.events if event["type"] == "playbook_completed"]
+    assert [data["total_steps"] for data in ends] == [2, 2]
+    assert run.value("show") == [{"a": 1, "b": 1}]
+
+
+def test_only_a_step_whose_path_leads_to_end_says_so(tmp_path: Path) -> None:
+    """`routed_to_end` is on a step that failed, and neither on `end` itself nor on a tool of a pipeline."""
+    bad = "{kind: shell, cmds: ['exit 3']}"
+    run = Run(
+        tmp_path, f"workflow: [{{step: start, tool: [{{a: {bad}}}, {{b: {bad}}}]}}, {{step: end, tool: {bad}}}]", code=1
+    )
+    routed = {
+        event["step"]: event["data"].get("routed_to_end") for event in run.events if event["type"] == "step_failed"
+    }
+    assert routed == {"a": None, "start": True, "end": None}
+
+
+def test_an_unknown_dotted_name_in_code_is_a_warning() -> None:
+    """A template in code that names nothing of the playbook stays in the code, and `check` says so."""
+    code = "def main():\\n  return '{{ wrkload.x }}'"
+    found = compiled(f'workload: {{x: 1}}\nworkflow: [{{step: start, tool: {{kind: python, code: "{code}"}}}}]')
+    assert [(finding.severity, finding.message, finding.hint) for finding in found.diagnostics] == [
+        ("warning", "nothing in this playbook is called `wrkload`, so `{{ wrkload.x }}` stays in the code",
+         "did you mean `workload`?")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "{kind: shell, cmds: ['echo \"<{{ later.n }}{{ later.n + 1 }}{{ vars.t }}{{ no | default(7) }}>\" > said']}",
+        "{kind: python, args: {n: '{{ later.n }}', m: '{{ later.rows | length }}'}, "
+        "code: \"def main(n, m, later, k): open('said', 'w').write(f'<{n or later or k or 7}>\\\\n')\"}",
+        "[{a: {kind: shell, cmds: ['echo \"<{% for x in later.rows %}x{% endfor %}7>\" > said']}}]",
+    ],
+)
+def test_end_runs_whatever_its_templates_name(tmp_path: Path, tool: str) -> None:
+    """What never ran, and variables that nothing set, are empty in `end`, which runs in any case."""
+    run = Run(
+        tmp_path,
+        f"""
+        workflow:
+          - {{step: start, tool: {{kind: shell, cmds: ['exit 3']}}, next: later}}
+          - {{step: later, tool: {SAY}, vars: {{t: 1}}}}
+          - step: end
+            tool: {tool}
+        """,
+        code=1,
+    )
+    assert (tmp_path / "said").read_text() == "<7>\n"
+    assert run.statuses() == {"start": "failed", "later": "skipped", "end": "completed"}
