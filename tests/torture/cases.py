@@ -17,7 +17,7 @@ LEASE_SECONDS = 2.0
 # Nothing waits longer than this; a command that does has hung.
 SECONDS_MAX = 120.0
 DESCRIPTORS = (64, 100, 256)
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+FAKETIME = next(map(str, Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), "")
 PROGRAM = f"""
 import sys
 import resile.engine.loop
@@ -59,7 +59,7 @@ class Case:
     def start(self, *words: str, descriptors: int = 0) -> subprocess.Popen[bytes]:
         """A command that goes on by itself; what it says is kept outside."""
         env = dict(self.env)
-        if Path(FAKETIME).exists():
+        if FAKETIME:
             env |= {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": str(self.clock)}
             env |= {"FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         argv = self.place.command([sys.executable, "-c", PROGRAM, *words])

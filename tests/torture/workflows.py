@@ -100,7 +100,7 @@ def file(name: str, _: random.Random) -> Block:
     """A file that is written by Resile and read by a step."""
     after = f"{name}-after"
     text = (
-        f"  {name}: {{write_file: {{path: {name}.txt, content: 'text of {name}'}}}}\n"
+        f"  {name}: {{write_file: {{path: {name}.txt, content: 'text of {name}'}}, retry: {RETRY}}}\n"
         f"  {after}:\n    needs: [{name}]\n    retry: {RETRY}\n"
         f'    shell: \'{SAY}; test "$(cat {name}.txt)" = "text of {name}" || echo BAD >> "$EFFECTS"\'\n'
     )
