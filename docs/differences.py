@@ -35,13 +35,28 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "`goto` when no try is left, as Visor's manual says"),
         ("`backoff`", "never waits", "waits, with a jitter of 15 % of the first delay"),
         ("`run` without `retry`", "the step is not tried again", "one further try"),
-        ("a failed step of `run`", "ignored", "the step fails with its name in the message; `goto` is not taken"),
+        ("a failed step of `run`", "ignored", "the step fails with its name in the message, `goto` is not taken, and "
+         "nothing else of the scope (the file, or the item) starts"),
         ("`goto`", "any step, and pending steps are lost", "an earlier step; steps that wait elsewhere still run"),
         ("`on_success.goto` to a step that depends on this one", "runs it twice", "ignored, with a notice: the step "
          "runs anyway"),
         ("`max_loops`", "counted, not enforced", "fails the scope at once, with a message and an exit code"),
-        ("`routing.defaults`", "only steps with `on_fail`", "every step; `on_fail: null` opts out"),
+        ("`on_success.run`, `on_finish.run`", "cost 1 of `max_loops` each", "cost nothing; jumps, retries and "
+         "re-attempts after a remedy cost 1"),
+        ("`routing.defaults`", "only steps with `on_fail`; `retry` replaces `retry`", "every step, mappings inside are "
+         "merged; `on_fail: null` opts out"),
         ("`goto_js`, `run_js`, `if`", "no limits, may write memory", "25 ms, a memory cap, frozen inputs, no writing"),
+        ("`goto_js`, `run_js` of more than 8 KB, or that do not parse", "recorded as an error", "a warning of `check`: "
+         "the static keys apply; any other code is refused"),
+        ("a name in code that nothing provides", "undefined: the gate opens", "a warning of `check`; a `fail_if` that "
+         "throws fails the step"),
+        ("an output that is JSON", "an object that can be used as text", "the same in code: `JSON.parse(output)`, "
+         "`output.includes(…)`, `${output}`"),
+        ("`error.message`", "`soft-failure: issues present`", "what the command wrote to stderr (the last 8 KB), else "
+         "our own message"),
+        ("steps below an empty `forEach`", "skipped; the steps after them run", "the same; `fanout: reduce` says which "
+         "steps are after the items"),
+        ("permission helpers (`isOwner()` …)", "true without an account", "the same"),
         ("`goto_event`", "changes the event", "nothing: a jump changes no event"),
         ("failed items of `forEach`", "all items run again", "the failed one alone"),
         ("some failed items of `forEach`", "the step after the items runs, exit code 0", "it runs with the items "

@@ -139,7 +139,7 @@ class Run:
             job = self._state.job_named(name)
             if job is None:
                 raise ResileError("no-step", f"run {self.id} has no step {name!r}")
-            if job.status is not Status.completed and job.accepted not in ("partial", "judged"):
+            if job.status is not Status.completed and job.accepted not in ("partial", "judged", "empty"):
                 failures = [tried.failure.message for tried in store.attempts(self.id, job.id) if tried.failure]
                 why = f" ({failures[-1]})" if failures else ""
                 message = f"step {name!r} of run {self.id} is {job.status.name}: it gave nothing{why}"

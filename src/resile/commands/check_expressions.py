@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resile.errors import Diagnostic
 from resile.languages.references import names
+from resile.model.builtin_actions import Collect
 from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.nested import workflows_within
 from resile.model.rules import Origin, Transition
@@ -34,9 +35,48 @@ def check_code(workflow: Workflow) -> list[Diagnostic]:
 
     sandbox = Sandbox()
     try:
-        return [finding for flow, piece in pieces if (finding := _finding(flow, piece, sandbox)) is not None]
+        found: list[Diagnostic] = []
+        for flow, piece in pieces:
+            finding = _finding(flow, piece, sandbox)
+            if finding is not None:
+                found.append(finding)
+            elif flow.templates == "liquid":
+                found += _names(flow, piece)
+        return found
     finally:
         sandbox.close()
+
+
+def _names(workflow: Workflow, piece: Piece) -> Iterator[Diagnostic]:
+    """A warning for each name in the code of a Visor file that nothing can provide."""
+    from resile.commands.check_names import unknown_names
+
+    for name, hint in unknown_names(piece.code, _steps_in(workflow)):
+        yield Diagnostic(
+            severity="warning",
+            code="unknown-name",
+            message=f"`{piece.key}` names `{name}`, which nothing provides",
+            file=piece.origin.file or workflow.file,
+            line=piece.origin.line,
+            column=piece.origin.column,
+            hint=hint,
+        )
+
+
+def _steps_in(workflow: Workflow) -> frozenset[str]:
+    """The names of all steps of a workflow, of the outputs that it collects, and the other names for them."""
+    found: set[str] = set()
+    work = [*workflow.steps, workflow.end]
+    while work:
+        step = work.pop()
+        found |= {step.name, *step.aliases}
+        work += [inner for rule in step.rules if rule.repair is not None for inner in rule.repair.steps]
+        work += step.on_success.steps if step.on_success is not None else ()
+        if isinstance(step.action, FanOut):
+            work += step.action.steps
+        elif isinstance(step.action, Collect):
+            found |= {computed.name for computed in step.action.values}
+    return frozenset(found)
 
 
 def _may_have_code(step: Step) -> bool:
@@ -56,10 +96,13 @@ def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic |
         problem = sandbox.check_syntax(piece.code, "body", SCRIPT_BYTES_MAX)
     if problem is None:
         return None
+    # In a Visor file code without meaning leaves a route to the static keys.
+    is_route = piece.key in ("run_js", "goto_js") and workflow.templates == "liquid"
+    message = f"`{piece.key}` is not an expression that can run: {problem}"
     return Diagnostic(
-        severity="error",
+        severity="warning" if is_route else "error",
         code="expression",
-        message=f"`{piece.key}` is not an expression that can run: {problem}",
+        message=f"{message}; the static keys apply" if is_route else message,
         file=piece.origin.file or workflow.file,
         line=piece.origin.line,
         column=piece.origin.column,

@@ -94,9 +94,10 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     `attempt_state`: `attempt` is already the number of the next one (`counted`), or that one is reserved while the job
     still waits for its needs (`early`). `visit`: an attempt has `started` since the job was last opened, or a rule has
     `repaired` it. `accepted`: why dependents go on although the job did not complete: its failure is `tolerated`, some
-    items of its fan-out succeeded (`partial`), or a judge skipped it (`judged`). A `stale` job starts over when its
-    attempt has ended. `in_doubt`: its attempt was reserved in another boot, or before the executor's records were lost.
-    `output_lost`: that of its last attempt. `refused`: why its `when` has no answer; its attempts fail with that.
+    items of its fan-out succeeded (`partial`), it had none (`empty`), or a judge skipped it (`judged`). A `stale` job
+    starts over when its attempt has ended. `in_doubt`: its attempt was reserved in another boot, or before the
+    executor's records were lost. `output_lost`: that of its last attempt. `refused`: why its `when` has no answer; its
+    attempts fail with that.
     """
 
     id: int
@@ -111,7 +112,7 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     last_event_seq: int = 0
     waits_for: Literal["", "when", "arcs", "rule", "calls", "target", "value", "inner"] = ""
     visit: Literal["", "started", "repaired"] = ""
-    accepted: Literal["", "tolerated", "partial", "judged"] = ""
+    accepted: Literal["", "tolerated", "partial", "judged", "empty"] = ""
     active: bool = False
     dependents_notified: bool = False
     stale: bool = False

@@ -79,6 +79,9 @@ class Run(Protocol):
     def output(self, job: Job) -> Any:
         """The output of a job."""
 
+    def text(self, job: Job) -> str:
+        """What the last attempt of a job wrote to stdout."""
+
     def history(self, job: Job) -> list[Any]:
         """The output of each successful attempt of a job in this epoch, oldest first."""
 

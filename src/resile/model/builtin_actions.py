@@ -79,7 +79,7 @@ class Transform(Struct, frozen=True, omit_defaults=True):
 
     `parse` says how text is read: `auto` parses JSON if it is JSON, `json` requires JSON, `text` keeps the text, and
     `last` parses the last line as JSON. `as_items` makes the value a list; `schema` is a JSON schema that the value
-    must meet.
+    must meet, `schema_name` the name that code knows it by.
     """
 
     parse: Literal["auto", "json", "text", "last"] = "auto"
@@ -87,6 +87,7 @@ class Transform(Struct, frozen=True, omit_defaults=True):
     code: str = ""
     as_items: bool = False
     schema: Any = None
+    schema_name: str = ""
 
 
 class Check(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -275,7 +275,7 @@ class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
     `retries_anyway` marks a rule that the file calls retry: a caller may cap its limit, and it retries even if its code
     names no step to run.
 
-    `halts` makes a `fail` end the whole scope.
+    `halts` makes a `fail`, or a repair that failed the step, end the whole scope.
     """
 
     then: Then

@@ -300,7 +300,7 @@ MODEL_CASES: Cases = {
     ("a rule of a step", "cost"): [(written("then: retry, cost: 2").cost, 2)],
     ("a rule of a step", "routing"): [(written("then: retry, routing: true").routing, True)],
     ("a rule of a step", "retries_anyway"): [(written("then: retry, run_js: q, retries_anyway: true").retries_anyway, True)],
-    ("a rule of a step", "halts"): [(written("then: fail, halts: true").halts, True)],
+    ("a rule of a step", "halts"): [(written("then: fail, halts: true").halts, True), (written("then: retry, run: f, on_repair_failure: fail, halts: true").halts, True)],
     ("escalate, in a rule", "factor"): [(written("then: retry, escalate: {factor: 3}").change, Escalation(3.0))],
     ("escalate, in a rule", "memory_max"): [(written("then: retry, escalate: {memory_max: 1k}").change, Escalation(memory_bytes_max=1024))],
     ("escalate, in a rule", "runtime_max"): [
@@ -334,6 +334,7 @@ MODEL_CASES: Cases = {
     ("transform", "template"): [(transformed("template: q"), Transform(template="q"))],
     ("transform", "code"): [(transformed("code: q"), Transform(code="q"))],
     ("transform", "as_items"): [(transformed("as_items: true"), Transform(as_items=True))],
+    ("transform", "schema_name"): [(transformed("schema_name: code-review"), Transform(schema_name="code-review"))],
     ("transform", "schema"): [(transformed("schema: {type: object}"), Transform(schema={"type": "object"}))],
     ("a check", "name"): [(checked("name: q"), (Check(name="q", code="c", must=True),))],
     ("a check", "code"): [(checked("code: q"), (Check(name="n", code="q", must=True),))],

@@ -245,7 +245,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("on_fail", "goto"): [((rule("goto: a").then, rule("goto: a").target), ("goto", "a"))],
     ("on_fail", "goto_js"): [(rule("goto_js: return null").target_js, "return null")],
     ("on_fail", "transitions"): [(rule("transitions: [{when: x, to: a}]").transitions, (Transition("x", "a"),))],
-    ("on_success", "run"): [((success("run: [f]").calls, success("run: [f]").run_cost), (("f",), 1)), ([step.args for step in success("run: [{step: f, with: {k: 1}}]").steps], [{"k": 1}])],
+    ("on_success", "run"): [((success("run: [f]").calls, success("run: [f]").run_cost), (("f",), 0)), ([step.args for step in success("run: [{step: f, with: {k: 1}}]").steps], [{"k": 1}])],
     ("on_success", "run_js"): [(success("run_js: 'return []'").calls_js, "return []")],
     ("on_success", "goto"): [((success("goto: a").target, success("goto: a").cost), ("a", 1))],
     ("on_success", "goto_js"): [(success("goto_js: return null").target_js, "return null")],

@@ -269,3 +269,115 @@ def test_code_that_throws_says_where(flows: VisorFlows) -> None:
     ):
         ran = flows.run(f"version: '1'\nsteps: {{s: {{type: script, content: \"{content}\"}}}}", 1)
         assert ran.failed == f"script: Error: boom ({place})"
+
+
+ISSUES = """exec: 'echo ''{"issues": [{"message": "m", "severity": "critical", "file": "a.py"}, {"message": "n", "severity": "error"}]}'''"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "issues.length === 2",
+        "metadata.criticalIssues > 0 && metadata.errorIssues === 1 && metadata.warningIssues === 0",
+        "totalIssues === 2 && criticalIssues === 1 && errorIssues === 1 && warningIssues + infoIssues === 0",
+        "issues.some((issue) => issue.severity === 'critical')",
+        "hasIssue(issues, 'severity', 'critical') && countIssues(issues, 'severity', 'error') === 1",
+        "metadata.checkName === 'a' && metadata.schema === 'code-review' && metadata.group === 'g'",
+    ],
+)
+@pytest.mark.parametrize("key", ["fail_if: {}", "failure_conditions: {{many: {}}}"])
+def test_conditions_see_the_issues_of_their_step(flows: VisorFlows, key: str, code: str) -> None:
+    """Its output's `issues`, counted by severity: the gate closes."""
+    ran = flows.run(flow(f"a: {ISSUES}, schema: code-review, group: g, {key.format(chr(34) + code + chr(34))}"), 1)
+    assert ran.status["a"] == "failed"
+
+
+def test_a_condition_before_the_step_counts_no_issues(flows: VisorFlows) -> None:
+    """Nothing is found before it has run."""
+    ran = flows.run(flow("a: if: 'issues.length === 0 && metadata.totalIssues === 0 && metadata.checkName === \"a\"'"))
+    assert ran.order == ["a"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "JSON.parse(outputs.j).ok === true",
+        "JSON.parse(outputs.j).n[1] === 2 && outputs.j.n[1] === 2",
+        "outputs.j.trim().endsWith('}')",
+        "outputs.j.includes('\\\"ok\\\": true')",
+        '/\\"ok\\": +true/.test(outputs.j)',
+        "`${outputs.j}`.includes(': true')",
+        "contains(outputs.j, 'OK')",
+        "outputs.number.trim() === '5' && outputs.number + 1 === 6",
+        "outputs.list.trim() === '[1, 2]' && outputs.list.includes(2)",
+        "outputs.text.trim() === 'plain' && outputs.text.split('a')[0] === 'pl'",
+        "outputs.made.includes('3') && outputs.made.k === 3",
+    ],
+)
+def test_json_behaves_as_text_and_as_its_value(flows: VisorFlows, code: str) -> None:
+    """Code can parse it again, or look for words in it, as the command printed it."""
+    text = f"""
+version: '1'
+steps:
+  j: {{type: command, exec: "echo '  {{\\"ok\\": true,  \\"n\\": [1, 2]}}'"}}
+  number: {{type: command, exec: echo 5}}
+  list: {{type: command, exec: "echo '[1, 2]'"}}
+  text: {{type: command, exec: echo plain}}
+  made: {{type: command, exec: "echo '{{}}'", transform_js: "return {{k: 3}}"}}
+  a: {{type: command, exec: ./step a, depends_on: [j, number, list, text, made], if: "{code}"}}
+  b: {{type: script, depends_on: a, content: "if (!({code})) throw new Error('no')"}}
+"""
+    ran = flows.run(text)
+    assert ran.order == ["a"]
+
+
+def test_the_own_output_is_text_too(flows: VisorFlows) -> None:
+    """In `transform_js`, in conditions, and in the code of routes."""
+    own = "JSON.parse(output).ok && output.includes('\\\"ok\\\": true') && output.trim().startsWith('{') && output.ok"
+    keys = f"transform_js: \"if (!({own})) throw new Error('no'); return output\""
+    said = """exec: 'echo ''{"ok": true}'''"""
+    ran = flows.run(
+        flow(
+            f'a: {said}, {keys}\nb: {said}, guarantee: "{own}", on_success: {{run_js: "return {own} ? [\'f\'] : []"}}\nf'
+        )
+    )
+    assert ran.order == ["f"]
+
+
+def warnings_of(flows: VisorFlows, text: str) -> list[str]:
+    """The warnings of `check` about a file."""
+    flows.program.write(text)
+    (checked,) = flows.program.json("check", "flow.yaml", code=0)["files"]
+    return [found["message"] for found in checked["diagnostics"] if found["severity"] == "warning"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "name"),
+    [
+        ("fail_if: isues.length > 0", "isues"),
+        ("fail_if: metadata.critical > 0", "metadata.critical"),
+        ("if: \"outputs['lst'].length > 0\"", "outputs.lst"),
+        ("if: outputs.nothing?.ok", "outputs.nothing"),
+        (
+            "on_success: {goto_js: 'return outputs_history.nothing.length > 1 ? \"a\" : null'}",
+            "outputs_history.nothing",
+        ),
+        ("failure_conditions: {gate: 'verdict === 1'}", "verdict"),
+    ],
+)
+def test_names_that_nothing_provides_are_warned_of(flows: VisorFlows, keys: str, name: str) -> None:
+    """A typo in a gate is found before it lets everything pass."""
+    found = [message.partition(" names ")[2] for message in warnings_of(flows, flow(f"a\nb < a: {keys}"))]
+    assert found == [f"`{name}`, which nothing provides"]
+
+
+def test_names_that_are_there_are_not(flows: VisorFlows) -> None:
+    """Variables, helpers, steps, fields, strings, patterns, comments, and what the code declares itself."""
+    code = (
+        "const {x, y: z} = outputs.a ?? {}; let n = 0, m = 1; for (const one of issues) { n += one.line; } "
+        "function twice(v) { return v * 2; } const f = (p, q) => p + q + m; try { f(1, 2); } catch (e) { log(e); } "
+        "/* nothing.here */ // nor.here\\n"
+        "return /foo|bar/i.test('words in text') && [1].map((k) => ({key: k})).length && twice(n) > x + z && isOwner();"
+    )
+    text = flow(f'a\nb < a: fail_if: "{code}"\nc < b: if: "outputs[\'a-raw\'] || outputs.history.a || env.HOME"')
+    assert warnings_of(flows, text) == []

@@ -24,7 +24,7 @@ from resile.core.fanout.worktrees import steps_with_worktree
 from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import climb
 from resile.core.recovery.on_success import attempt_succeeded
-from resile.core.scheduling.arcs import settle_or_revisit, succeed
+from resile.core.scheduling.arcs import settle_or_revisit
 from resile.core.scheduling.goto import reopen_if_stale
 from resile.core.scheduling.reservations import mark_active, mark_idle
 from resile.core.scheduling.scopes import is_parked, item_failure, open_scope, start_scope, stop_scope
@@ -33,7 +33,7 @@ from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind
 from resile.model.items import DeadLetter, Item, LetterReason
 from resile.model.limits import ITEMS_PER_READ
-from resile.model.status import PENDING, RECOVERING, RUNNING, TERMINATED
+from resile.model.status import PENDING, RECOVERING, RUNNING, SKIPPED, TERMINATED
 from resile.model.workflow import FanOut
 
 # The reason for stopping a fan-out whose run, scope or redrive was canceled.
@@ -299,9 +299,13 @@ def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
     if not problem:
         job.exit_code = 0
         reaction.note("attempt_succeeded", job, counts(fan))
-        # The `on_success` of a producer does not run where it produced no items.
-        follow = succeed if not fan.total and fan_action(state, job).scope else attempt_succeeded
-        follow(reaction, job)
+        producer = fan_action(state, job).scope
+        if producer and not fan.total:
+            # Neither the steps below a producer nor its `on_finish` run; steps that gather the items do.
+            job.accepted = "empty"
+            settle_or_revisit(reaction, job, SKIPPED, {"reason": f"{producer!r} gave no items"})
+        else:
+            attempt_succeeded(reaction, job)
         return
     job.exit_code = 1
     reaction.note("attempt_failed", job, {"message": problem, **counts(fan)})

@@ -174,6 +174,7 @@ def _schedule_retry(reaction: Reaction, job: Job, rule: Rule, fired: int, text: 
         "then": "retry",
         "delay_seconds": delay,
         "next_attempt": job.attempt,
+        "loops": state.scopes[job.scope].loops,
         "outcome": "Retried",
     }
     if rule.change is not None:
@@ -236,6 +237,8 @@ def after_repair(reaction: Reaction, job: Job, problem: str) -> None:
         job.attempt -= 1
     if rule.repair.on_failure == "fail":
         fail(reaction, job, problem, outcome="Error")
+        if rule.halts:
+            stop_siblings(reaction, job)
     else:
         job.fired = {**(job.fired or {}), job.rule: rule.limit}
         climb(reaction, job, job.error.failure, job.rule + 1)

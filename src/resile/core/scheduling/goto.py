@@ -7,13 +7,19 @@ from resile.core.scheduling.dependencies import recount, reopen
 from resile.core.scheduling.plan import Plan
 from resile.core.state import Job, State
 from resile.model.status import BLOCKED, DISABLED
+from resile.model.workflow import FanOut
 
 
 def is_ancestor(state: State, job: Job, name: str) -> bool:
-    """Does the path to this job lead through a step of this name, in the same scope?"""
+    """Does the path to this job lead through a step of this name, in the same scope? Steps of items are in another."""
     plan = state.plan_of(job.scope)
     number = plan.index.get(name)
-    return number is not None and number != job.step and job.step in descendants(plan, number)
+    if number is None or number == job.step:
+        return False
+    action = plan.steps[number].action
+    if isinstance(action, FanOut) and action.scope:
+        return False
+    return job.step in descendants(plan, number)
 
 
 def descendants(plan: Plan, number: int) -> set[int]:

@@ -120,8 +120,8 @@ class Plan:
 
 
 def has_critical(steps: tuple[Step, ...]) -> bool:
-    """Is one of these steps, or a step inside them, critical?"""
-    if any(step.critical for step in steps):
+    """Is one of these steps, or a step inside them, critical, or can one of its rules halt the others?"""
+    if any(step.critical or any(rule.halts for rule in step.rules) for step in steps):
         return True
     for host in steps_with_inner_steps(steps):
         match host.action:

@@ -98,7 +98,6 @@ def _never_leads_back(step: Step) -> bool:
         return False
     return not any(
         rule.then == "goto"
-        or rule.halts
         or rule.transitions
         or (rule.repair is not None and (rule.repair.calls or rule.repair.calls_js))
         for rule in step.rules

@@ -6,8 +6,9 @@
     report: {needs: check, fanout: reduce}      └────────────┘
 
 A step that needs a producer, or a step that runs for its items, runs for the items too, unless it has `fanout: reduce`:
-then it runs once, after them, one level further out. All steps of one producer become one fan-out, named after them. In
-a list, order counts as a need. A remedy that only steps of the items call runs inside the item.
+then it runs once, after them and after `on_finish`, one level further out. All steps of one producer become one
+fan-out, named after them. In a list, order counts as a need. A remedy that only steps of the items call runs inside the
+item.
 """
 
 from __future__ import annotations
@@ -188,7 +189,8 @@ def _fold_one(
     )
     step = Step(name=name, action=fan, rules=_rules(foreach), on_success=foreach.on_finish, origin=first.step.origin)
     draft = StepDraft(step, Mapping({}, first.key.line, first.key.column), first.key, tuple(outside.values()))
-    return _put_fan_out(drafts, members, draft)
+    result = _put_fan_out(drafts, members, draft)
+    return _wait_for_finish(result, producer, draft) if foreach.on_finish is not None else result
 
 
 def _are_linked(steps: tuple[Step, ...]) -> bool:
@@ -257,6 +259,29 @@ def _put_fan_out(drafts: dict[str, StepDraft], members: set[str], fan: StepDraft
             needs.setdefault(names, (replace(need, any_of=names), node))
         result[name] = replace(draft, needs=tuple(needs.values()))
     return result
+
+
+def _wait_for_finish(drafts: dict[str, StepDraft], producer: str, fan: StepDraft) -> dict[str, StepDraft]:
+    """Let steps that gather the items of a producer wait for its `on_finish`, unless the items wait for them."""
+    before = _steps_before(drafts, fan)
+    need = Need((fan.step.name,), skip_satisfies=True)
+    return {
+        name: replace(draft, needs=(*draft.needs, (need, draft.key)))
+        if draft.fanout == "reduce" and name not in before and any(producer in own.any_of for own, _ in draft.needs)
+        else draft
+        for name, draft in drafts.items()
+    }
+
+
+def _steps_before(drafts: dict[str, StepDraft], draft: StepDraft) -> set[str]:
+    """All steps that a step needs, directly or not."""
+    found: set[str] = set()
+    work = [draft]
+    while work:
+        names = {name for need, _ in work.pop().needs for name in need.any_of if name in drafts} - found
+        found |= names
+        work += [drafts[name] for name in names]
+    return found
 
 
 def _name(names: list[str]) -> str:

@@ -237,7 +237,8 @@ def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str,
         parse = "json"
     natives = {"transform": "template", "transform_js": "code", "forEach": "as_items"}
     written = {native: fields[key] for key, native in natives.items() if key in fields}
-    return {"parse": parse, **written, **({} if schema.rules is None else {"schema": schema.rules})}
+    return {"parse": parse, **written, **({} if schema.rules is None else {"schema": schema.rules}),
+            **({"schema_name": schema.name} if schema.name else {})}  # fmt: skip
 
 
 def time_of(kind: str, fields: dict[str, Any]) -> float | None:

@@ -91,21 +91,21 @@ def extend(source: Source, root: Mapping, report: Diagnostics, loading: tuple[st
             if other is None:
                 continue
             below = extend(*other, report, (*loading, here))
-            under = below if under is None else _merge(under, below)
+            under = below if under is None else merge(under, below)
     entries = {key: entry for key, entry in root.entries.items() if key not in _EXTENDS}
     if "steps" not in entries:
         entries = {("steps" if key == "checks" else key): entry for key, entry in entries.items()}
     own = Mapping(entries, root.line, root.column, root.file)
-    return own if under is None else _merge(under, own)
+    return own if under is None else merge(under, own)
 
 
-def _merge(under: Mapping, over: Mapping) -> Mapping:
+def merge(under: Mapping, over: Mapping) -> Mapping:
     """Merge two mappings, those inside them too; for other values the upper one wins."""
     entries = dict(under.entries)
     for name, (key, value) in over.entries.items():
         below = entries.get(name)
         if below is not None and isinstance(below[1], Mapping) and isinstance(value, Mapping):
-            entries[name] = (key, _merge(below[1], value))
+            entries[name] = (key, merge(below[1], value))
         else:
             entries[name] = (key, value)
     return Mapping(entries, over.line, over.column, over.file)

@@ -53,8 +53,7 @@ def run_for_items(drafts: dict[str, Draft]) -> None:
         if not mapped:
             continue
         run = [node for node in actions["run"] if node.text not in mapped]
-        costs = 1 if run or {"run_js", "commands"} & actions.keys() else 0
-        draft.keys = draft.keys.replace(on_success=actions.replace(run=run or None, run_cost=costs))
+        draft.keys = draft.keys.replace(on_success=actions.replace(run=run or None))
         for name in mapped:
             drafts[name].needs = [*drafts[name].needs, Part(draft.key, any_of=[producer])]
 

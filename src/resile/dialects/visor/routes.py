@@ -2,7 +2,8 @@
 
     retry, with run  ->  goto  ->  continue_on_failure, or the failure stays
 
-Each of them costs 1 of the loop budget. If a remedy has the step that calls it as its `goto`, the jump is dropped: that
+Each of these costs 1 of the loop budget, and so does a jump after a success; its `run` costs nothing. After a failed
+remedy nothing else of the scope starts. If a remedy has the step that calls it as its `goto`, the jump is dropped: that
 step runs again anyway.
 """
 
@@ -17,6 +18,7 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
 from resile.dialects.native.nodes import Part
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import read_keys
+from resile.dialects.visor.files import merge
 from resile.dialects.visor.routing_keys import HALTED, ON_FAIL
 from resile.dialects.visor.values import Call, VisorReading
 from resile.errors import shorten
@@ -119,14 +121,14 @@ def _halting_condition(reading: VisorReading, fields: dict[str, Any]) -> Part | 
 
 
 def _merge_defaults(reading: VisorReading, step: Mapping, own: Node | None) -> Mapping:
-    """Merge the keys of `on_fail` over those of the file's default; null removes all."""
+    """Merge `on_fail` over the file's default, mappings inside them too; null removes all."""
     defaults: Node | None = reading.fields.get("routing", {}).get("defaults", {}).get("on_fail")
     merged = Mapping({}, step.line, step.column, step.file)
     if isinstance(own, Scalar) and own.value is None:
         return merged
-    for given in (own, defaults):
+    for given in (defaults, own):
         if isinstance(given, Mapping):
-            merged.entries = {**given.entries, **merged.entries}
+            merged = merge(merged, given)
         elif given is not None:
             reading.report.error("type", f"on_fail must be a mapping, not {describe(given)}", given)
             return Mapping({}, step.line, step.column, step.file)
@@ -139,7 +141,7 @@ def _retry_keys(retry: dict[str, Any], routes: Routes) -> dict[str, Any]:
     repair: dict[str, Any] = {key: routes.keys[key] for key in ("run", "run_js") if key in routes.keys}
     words = f"retry {limit}" if limit else ""
     if routes.runs:
-        repair["on_repair_failure"] = "fail"
+        repair |= {"on_repair_failure": "fail", "halts": True}
         named = dict.fromkeys(node.text for node in routes.keys.get("run", ())) or [call.name for call in routes.calls]
         runs = f"run {', '.join(named)}" if named else "run_js"
         words = f"{words} after {runs}" if limit else runs
@@ -167,4 +169,4 @@ def success_of(reading: VisorReading, fields: dict[str, Any], at: Place, owner: 
         return None, routes
     # A remedy with a computed jump pays nothing: it can't jump.
     is_free = routes.leads_back and owner in reading.remedies
-    return Part(at, **routes.keys, cost=0 if is_free else None, run_cost=1 if routes.runs else None), routes
+    return Part(at, **routes.keys, cost=0 if is_free else None), routes

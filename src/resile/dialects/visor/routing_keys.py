@@ -15,7 +15,7 @@ from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Reader, key_table, label, read_keys, refused_key
 from resile.dialects.reading.values import integer, non_empty, one_of, text, true_or_false, wrong
 from resile.dialects.visor.values import Call, arguments, code, mapping_reader
-from resile.model.limits import LOOPS_MAX, RETRIES_MAX
+from resile.model.limits import EXPRESSION_BYTES_MAX, LOOPS_MAX, RETRIES_MAX
 
 HALTED = "Execution halted: "
 """The start of the message of a condition that stops the whole run."""
@@ -35,6 +35,15 @@ def _name(expected: str) -> Reader:
 
 def _target(reading: Reading, node: Node) -> Any:
     return node if is_null(node) else _name("a step's name or null")(reading, node)
+
+
+def _routing_code(reading: Reading, node: Node) -> Any:
+    """Read code that computes a route; code that is too long has no effect, and the static keys apply."""
+    if isinstance(node, Scalar) and len(node.text.encode("utf-8", "surrogateescape")) > EXPRESSION_BYTES_MAX:
+        message = f"the code has more than {EXPRESSION_BYTES_MAX} bytes and is not evaluated: the static keys apply"
+        reading.report.warning("limit", message, node)
+        return ""
+    return code(reading, node)
 
 
 def _retry(reading: Reading, node: Node) -> Any:
@@ -130,10 +139,10 @@ CALL = key_table(
 )  # fmt: skip
 _ROUTES = (
     Key("run", "list of names or calls", "Steps to run first, in this order; a failed one stops the rest.", _calls),
-    Key("run_js", "code", "More steps for `run`: a list of names.", code),
+    Key("run_js", "code", "More steps for `run`: a list of names.", _routing_code),
     Key("goto", "name", "An earlier step to go back to; it and the steps below it that had begun run again.",
         _name("a step's name")),
-    Key("goto_js", "code", "Computes the step to go back to; `null`: use `goto`.", code),
+    Key("goto_js", "code", "Computes the step to go back to; `null`: use `goto`.", _routing_code),
     Key("transitions", "list of {when, to}", "Conditional steps to go back to; checked before `goto`.", _transitions),
     label("goto_event", "a jump changes no event"),
 )  # fmt: skip

@@ -72,6 +72,7 @@ class Schema(Struct, frozen=True):
 
     is_text: bool = False
     rules: Any = None
+    name: str = ""
 
 
 def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Schema:
@@ -85,10 +86,10 @@ def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Sche
     else:
         name = node.text.strip()
         if name in PLAIN:
-            return Schema(is_text=True)
+            return Schema(is_text=True, name=name)
         if name in NAMED:
             # Only an agent can be asked for it; the output of other steps is taken as it is.
-            return Schema(rules=NAMED[name]) if for_agent else Schema()
+            return Schema(rules=NAMED[name] if for_agent else None, name=name)
         rules = _rules_of(reading, node, name)
     return Schema(rules=rules) if rules is not INVALID and is_schema(reading, node, rules) else Schema()
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from resile.engine.evaluation.schemas import unmet
 from resile.languages.contract import render_data, render_text
 from resile.languages.liquid.javascript import LiquidCode
-from resile.languages.liquid.scope import LiquidScope, failed_value
+from resile.languages.liquid.scope import LiquidScope, failed_value, is_plain_output
 from resile.languages.liquid.templates import render, value_of
 from resile.languages.references import ValueRefused
 from resile.model.builtin_actions import Ask, Check, Collect, Computed, Memory, Script, Transform
@@ -76,11 +76,12 @@ class BuiltinSteps:
         """The outcome with the step's value, or with a failure if the value misses the transform, the schema or a
         check.
         """
+        text = value if isinstance(value, str) and is_plain_output(step) else ""
         try:
             if step.transform is not None:
                 value = self._transform(job, step, step.transform, value, at)
             outcome = replace(outcome, values={capture.name: value for capture in step.capture})
-            remarks = [text for check in step.checks if (text := self._run_check(job, check, value, at))]
+            remarks = [remark for check in step.checks if (remark := self._run_check(job, check, value, text, at))]
         except Broken as broken:
             return replace(outcome, failure=broken.failure)
         except ValueRefused as problem:
@@ -152,12 +153,12 @@ class BuiltinSteps:
 
     def _transform(self, job: Job, step: Step, transform: Transform, value: Any, at: float) -> Any:
         """The value of a step, made from its output."""
-        value = _parse_output(transform, value)
+        text, value = value if isinstance(value, str) else "", _parse_output(transform, value)
         if transform.template:
             variables = {**self._scope.variables(job), "output": value, "data": value, "response": value}
-            value = _read(render(transform.template, variables).strip())
+            text, value = "", _read(render(transform.template, variables).strip())
         if transform.code:
-            answer = self._code.value("transform_js", transform.code, job, at, output=value)
+            answer = self._code.value("transform_js", transform.code, job, at, output=value, text=text)
             if answer.problem:
                 raise Broken(_contract(answer.problem))
             value = answer.value
@@ -165,19 +166,21 @@ class BuiltinSteps:
             raise Broken(_contract(f"schema: {problem}"))
         return _items(step, value) if transform.as_items else value
 
-    def _run_check(self, job: Job, check: Check, value: Any, at: float) -> str:
+    def _run_check(self, job: Job, check: Check, value: Any, text: str, at: float) -> str:
         """Check a condition; return a remark, or an empty text. Raises Broken if the condition fails the attempt."""
-        holds, problem = self._code.check(check.name, check.code, job, at, {"output": _subject(value)})
+        subject = _subject(value)
+        more = {"output": subject, "$texts": {"": text} if text else {}, **self._scope.issue_names(job, subject)}
+        holds, problem = self._code.check(check.name, check.code, job, at, more)
         if not problem and holds == check.must:
             return ""
         kind = "guarantee" if check.must else "failure condition"
         default = check.message or f"{kind} {'not met' if check.must else 'met'}: {' '.join(check.code.split())}"
-        text = (problem or default)[:MESSAGE_CHARACTERS_MAX]
+        message = (problem or default)[:MESSAGE_CHARACTERS_MAX]
         if check.effect == "remark":
-            return f"{check.name}: {text}"
+            return f"{check.name}: {message}"
         if check.must:
-            raise Broken(_contract(text))
-        raise Broken(Failure(Kind.CHECK, text, 0, signature=f"check: {check.name}"))
+            raise Broken(_contract(message))
+        raise Broken(Failure(Kind.CHECK, message, 0, signature=f"check: {check.name}"))
 
 
 def _items(step: Step, value: Any) -> list[Any]:

@@ -306,6 +306,10 @@ class Values:
         last = step.action.workflow.end.action
         return {one.name: found.get(one.name) for one in last.values} if isinstance(last, Collect) else found
 
+    def text(self, job: Job) -> str:
+        """What the last attempt of a job wrote to stdout."""
+        return self.texts.last(job.id, "out")
+
     def output(self, job: Job) -> Any:
         """The captured value if there is exactly one, else the trimmed stdout; that of its fallback if one ran."""
         step = self.state.step_of(job)

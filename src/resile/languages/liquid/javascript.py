@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from resile.languages.javascript.evaluate import Evaluation
 from resile.languages.javascript.expressions import Expressions
-from resile.languages.liquid.prelude import prelude_for, program_parts
+from resile.languages.liquid.prelude import prelude_for, program_parts, uses_text
 from resile.languages.liquid.scope import LiquidScope
 from resile.languages.references import MISSING
 from resile.model.limits import SCRIPT_BYTES_MAX
@@ -45,10 +45,11 @@ class LiquidCode(Expressions):
         at: float,
         *,
         output: Any = None,
+        text: str = "",
         outputs: dict[str, Any] | None = None,
     ) -> Evaluation:
-        """Evaluate code to a value; `output` is its input, `outputs` are added to those of the steps."""
-        more = {} if output is None else {"output": output}
+        """Evaluate code to a value; `output`, read from `text`, is its input; `outputs` add to those of the steps."""
+        more: dict[str, Any] = {} if output is None else {"output": output, "$texts": {"": text} if text else {}}
         if outputs and "outputs" in code:
             more["outputs"] = {**self._makers(code, job)["outputs"](), **outputs}
         return self._evaluate(what, code, job, at, "body", more)
@@ -62,6 +63,8 @@ class LiquidCode(Expressions):
         around: dict[str, Any] = {"$memory": self._run.memory.namespaces(job)}
         if "Date" in code:
             around["$now"] = int(at * 1e3)
+        if uses_text(code):
+            around["$texts"] = {**self._scope.texts_in_code(job, code), **more.get("$texts", {})}
         return {**super()._context(code, job, at, more), **around}
 
     def _makers(self, code: str, job: Job) -> dict[str, Callable[[], Any]]:

@@ -10,7 +10,8 @@ that positions in messages are those in the code.
 
 from __future__ import annotations
 
-from functools import cache
+import re
+from functools import cache, lru_cache
 
 from resile.languages.javascript.prelude import read_source
 
@@ -21,6 +22,14 @@ _OF_PLAIN_VALUES = {
     "issues": "for (const kind of [String, Number, Boolean]) "
     "Object.defineProperty(kind.prototype, 'issues', { get() { return []; } }); ",
 }
+_METHODS = (
+    "trim", "trimStart", "trimEnd", "includes", "startsWith", "endsWith", "split", "match", "matchAll", "replace",
+    "replaceAll", "toLowerCase", "toUpperCase", "indexOf", "lastIndexOf", "slice", "substring", "substr", "charAt",
+    "search", "padStart", "padEnd", "localeCompare",
+)  # fmt: skip
+_AS_TEXT = re.compile(
+    rf"JSON\.parse|\$\{{|String\(|\.test\(|\.exec\(|\+|contains\(|startsWith\(|endsWith\(|\.(?:{'|'.join(_METHODS)})\("
+)
 _READ_ONLY = "throw new Error('only a script or memory step can write memory');"
 _HAS_ISSUE = "(list, field, value) => (list ?? []).some((one) => one?.[field] === value)"
 _HAS_FILE = "(list, part) => (list ?? []).some((one) => String(one?.file ?? '').includes(part))"
@@ -30,7 +39,16 @@ _HELPERS = {
     "countIssues": "(list, field, value) => (list ?? []).filter((one) => one?.[field] === value).length",
     "hasFileMatching": _HAS_FILE,
     "hasFileWith": _HAS_FILE,
+    # A run by hand has every permission, as in Visor's command line.
+    **dict.fromkeys(("hasMinPermission", "isOwner", "isMember", "isCollaborator", "isContributor"), "() => true"),
+    "isFirstTimer": "() => false",
 }
+
+
+@lru_cache(maxsize=1024)
+def uses_text(code: str) -> bool:
+    """May this code use an output that is JSON as the text that it was?"""
+    return "output" in code and _AS_TEXT.search(code) is not None
 
 
 @cache
@@ -52,6 +70,9 @@ def program_parts(code: str, namespace: str) -> tuple[str, str]:
 def _prelude_of(code: str, namespace: str, write: str) -> str:
     """The source of the parts that the code mentions; `write` is the JavaScript before each write to the memory."""
     parts = [source for word, source in _OF_PLAIN_VALUES.items() if f".{word}" in code]
+    if uses_text(code):
+        named = [name for name in _METHODS if f".{name}(" in code]
+        parts.append(_source("text.js").replace("METHODS", repr(named)))
     if "memory" in code:
         import msgspec
 

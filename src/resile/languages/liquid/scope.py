@@ -10,6 +10,7 @@ Values are read on first use. An unfinished step has no value, except for the st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
@@ -19,8 +20,9 @@ from resile.languages.liquid.templates import value_of
 from resile.languages.references import MISSING, known_of, text_of
 from resile.languages.surroundings import error_fields, failed_job, frames, scopes_seen, source_item
 from resile.model.builtin_actions import Ask
+from resile.model.failure import Kind
 from resile.model.status import TERMINAL
-from resile.model.workflow import Child, FanOut
+from resile.model.workflow import Agent, Child, FanOut, Shell
 
 if TYPE_CHECKING:
     from resile.core.state import Job
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from resile.model.workflow import Step
 
 _RAW = "-raw"
+_LEVELS = {f"{level}Issues": level for level in ("critical", "error", "warning", "info")}
+ISSUE_NAMES = ("issues", "metadata", "schema", "group", *_LEVELS, "totalIssues")
+"""The names for the issues of a step's own output."""
 Given = tuple[int, Any, bool]
 """A job, the value of one of its attempts, and whether the attempt succeeded."""
 
@@ -78,20 +83,35 @@ class LiquidScope:
                 {name: self.whole_value(name, job) for name in self._names_mentioned(job, code)}
             ),
             "steps": lambda: {name: self._step_fields_of(name, job) for name in self._names_mentioned(job, code)},
+            "error": lambda: self._error_in_code(job),
             "output": lambda: self._own_value(job),
             "args": lambda: self.variables(job).get("args", {}),
             "event": lambda: self._event(job),
             "step": lambda: self._step_fields(job),
             "forEach": lambda: self._foreach(job),
             "checkName": lambda: self._state.step_of(job).name,
-            "metadata": lambda: {"checkName": self._state.step_of(job).name},
             "branch": lambda: "unknown",
             "baseBranch": lambda: "unknown",
             "filesChanged": list,
             "filesCount": int,
-            "issues": list,
             "debug": dict,
+            **{name: partial(self._issue_name, job, name) for name in ISSUE_NAMES},
         }
+
+    def _issue_name(self, job: Job, name: str) -> Any:
+        return self.issue_names(job, self._own_value(job))[name]
+
+    def issue_names(self, job: Job, output: Any) -> dict[str, Any]:
+        """The names for the issues in an output: the list, and how many of each severity there are."""
+        step = self._state.step_of(job)
+        given = output.get("issues") if isinstance(output, dict) else None
+        issues = [issue for issue in given if isinstance(issue, dict)] if isinstance(given, list) else []
+        counts = {name: sum(issue.get("severity") == level for issue in issues) for name, level in _LEVELS.items()}
+        counts["totalIssues"] = len(issues)
+        schema = step.transform.schema_name if step.transform is not None else ""
+        about = {"checkName": step.name, "schema": schema, "group": step.group}
+        metadata = {**about, **counts, "event": self._event(job)["name"]}
+        return {"issues": issues, "metadata": metadata, "schema": schema, "group": step.group, **counts}
 
     def _for_steps_seen(self, job: Job, make: Callable[[str, Job], Any]) -> Lazy:
         return Lazy(lambda: self._names_seen(job), lambda name: make(name, job))
@@ -272,6 +292,17 @@ class LiquidScope:
             found["history"] = self._histories(job, code)
         return known_of(found)
 
+    def texts_in_code(self, job: Job, code: str) -> dict[str, str]:
+        """The texts of the outputs that code mentions, where a step's value is the JSON in its output."""
+        found: dict[str, str] = {}
+        for name in self._names_mentioned(job, code):
+            other = self._job_called(name, job)[1]
+            if other is not None and other is not job and not isinstance(self.output(name, job), str):
+                found |= {name: self._run.text(other)} if is_plain_output(self._state.step_of(other)) else {}
+        if job.attempt and is_plain_output(self._state.step_of(job)):
+            found[""] = self._run.text(job)
+        return found
+
     def _histories(self, job: Job, code: str) -> dict[str, list[Any]]:
         names = {step.name for step in self._steps_seen(job) if step.name in code}
         return {name: self.history(name, job) for name in sorted(names | set(self._names_mentioned(job, code)))}
@@ -294,7 +325,14 @@ class LiquidScope:
 
     def _error(self, job: Job) -> Any:
         failed = job if job.error is not None else failed_job(self._state, job)
-        return MISSING if failed is None else error_fields(failed)
+        if failed is None or failed.error is None:
+            return MISSING
+        return {**error_fields(failed), "message": message_of(failed.error.failure)}
+
+    def _error_in_code(self, job: Job) -> Any:
+        """The failure that is being handled, with the names of the RFC; null where there is none."""
+        error = self._error(job)
+        return None if error is MISSING else {**error, "code": error["exit_code"], "exitCode": error["exit_code"]}
 
     def _environment(self, job: Job) -> dict[str, str]:
         return {name: self._run.redact(value) for name, value in self._run.env_of(job).items()}
@@ -305,9 +343,20 @@ def _inner_name(fan: FanOut, name: str) -> str:
     return name if any(step.name == name for step in fan.steps) else fan.steps[-1].name
 
 
+def is_plain_output(step: Step) -> bool:
+    """Is a step's value what its command printed, parsed and not computed?"""
+    made = step.transform
+    return isinstance(step.action, Shell | Agent) and made is not None and not (made.template or made.code)
+
+
 def gives_of_child(step: Step) -> bool:
     """Is a step's value made from the values of a child workflow?"""
     return isinstance(step.action, Child) and step.transform is not None
+
+
+def message_of(failure: Failure) -> str:
+    """The message of a failure in Visor's files: the end of what a failed command wrote to stderr, else our own."""
+    return (failure.stderr.strip() if failure.kind == Kind.EXIT else "") or failure.message
 
 
 def failed_value(failure: Failure) -> dict[str, Any]:
@@ -315,7 +364,7 @@ def failed_value(failure: Failure) -> dict[str, Any]:
     return {
         "error": True,
         "exit_code": failure.exit_code,
-        "message": failure.message,
+        "message": message_of(failure),
         "stdout": failure.stdout.strip(),
         "stderr": failure.stderr.strip(),
         "timeout": failure.kind == "timeout",

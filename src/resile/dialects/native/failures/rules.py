@@ -42,7 +42,7 @@ def read_rule(reading: NativeReading, node: Node, within: Defaults) -> Rule | No
             "conflict", "a rule goes somewhere if it says `then: goto`, and only then", node, hint=hint
         )
     for word, fits in (
-        ("halts", fields["then"] == "fail"),
+        ("halts", fields["then"] == "fail" or fields.get("on_repair_failure") == "fail"),
         ("retries_anyway", fields["then"] == "retry"),
         ("escalate", fields["then"] == "retry"),
     ):

@@ -21,7 +21,7 @@ from resile.dialects.native.graph.edges import unknown_step
 from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.errors import shorten
 from resile.model.rules import Transition
-from resile.model.workflow import Rule, Step
+from resile.model.workflow import FanOut, Rule, Step
 
 _GOTO_KEYS = frozenset(("goto", "goto_js", "transitions"))
 STRING_LITERAL = r"""(['"`])((?:(?!\1)[^\\\n])*)\1"""
@@ -114,8 +114,11 @@ def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Anc
                 reading.report.error("run", f"`{shorten(name)}` can't be its own remedy", named.node, hint=hint)
             else:
                 runs.setdefault(named.owner, []).append(named)
-        elif not ancestors.has_before(named.owner, name):
-            if not named.by_default:
+        elif (inside := _runs_for_items(drafts[name].step)) or not ancestors.has_before(named.owner, name):
+            if inside and not named.by_default:
+                scope.inner[name] = name
+                unknown_step(reading, named.how, name, named.node)
+            elif not named.by_default:
                 _refuse_goto(reading, named, ancestors)
             elif named.how == "goto":
                 astray.add(named.owner)
@@ -127,6 +130,11 @@ def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Anc
         else step
         for step in steps
     )
+
+
+def _runs_for_items(step: Step) -> bool:
+    """Is this the fan-out of steps below a `foreach`, which may have the name of its only step?"""
+    return isinstance(step.action, FanOut) and bool(step.action.scope)
 
 
 def _drop_unknown_targets(step: Step, strange: set[str]) -> Step:

@@ -303,7 +303,7 @@ STEP_RULE = table(
     read.true_or_false("routing", "`true`: `--no-failure-routing` turns it off."),
     read.true_or_false("retries_anyway",
         "`true`: `--retry-max` limits the rule, and it retries even if `run_js` names no step."),
-    read.true_or_false("halts", "`true`: with `then: fail`, the whole scope ends."),
+    read.true_or_false("halts", "`true`: a failure by this rule, or by its failed repair, ends the whole scope."),
     Key("by_default", "key or list", "Which of `run`, `goto`, `transitions` are defaults of the file; those "
         "with an invalid target are dropped.", read.one_or_more(read.choice("run", "goto", "transitions"))),
 )  # fmt: skip

@@ -70,6 +70,7 @@ TRANSFORM = table(
     Key("code", "code", "The body of a function that sees `output` and returns the value.", code),
     true_or_false("as_items", "`true`: a value that is no list becomes a list."),
     Key("schema", "JSON schema", "The schema that the value must meet.", schema),
+    Key("schema_name", "text", "The name of the schema, which code sees as `schema`.", text),
 )  # fmt: skip
 CHECK = table(
     "a check", "A condition that a successful attempt must meet.",
