@@ -57,6 +57,17 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("steps below an empty `forEach`", "skipped; the steps after them run", "the same; `fanout: reduce` says which "
          "steps are after the items"),
         ("permission helpers (`isOwner()` …)", "true without an account", "the same"),
+        ("`mcp` steps", "a client of its own", "the official client, in a process of the step: pip install "
+         "'resile[mcp]'; a result with `isError` fails the step"),
+        ("`git-checkout`", "a worktree in Visor's cache", "a folder of its own below `.resile/checkouts`, "
+         "`workspace.base_path`, or `working_directory`; a failed checkout fails the step"),
+        ("`schedule`", "Visor's scheduler starts the step", "the step runs for the event `schedule`: a timer of the "
+         "system calls `resile run FILE --input event=schedule`"),
+        ("`http_server`, `slack` and other services", "started", "not started, with a warning; `http_input` steps give "
+         "`--input webhook=JSON`"),
+        ("`ai.fallback`", "other providers and models", "`claude --fallback-model` with the first model of anthropic"),
+        ("a file of tools or workflows without steps", "runs nothing", "the same, with a warning; what is in it is "
+         "checked"),
         ("`goto_event`", "changes the event", "nothing: a jump changes no event"),
         ("failed items of `forEach`", "all items run again", "the failed one alone"),
         ("some failed items of `forEach`", "the step after the items runs, exit code 0", "it runs with the items "

@@ -32,6 +32,7 @@ from resile.model.workflow import (
     Workflow,
 )
 from tests.dialects.visor.flows import compiled, errors_of, step_with, workflow_of
+from tests.dialects.visor.tool_keys import TOOL_CASES
 
 COMMAND = "type: command, exec: x"
 PART = "workflows: {w: {inputs: [{name: q, default: 1}], outputs: [{name: o, value: '{{ inputs.q }}'}], steps: {z: {type: noop}}}}"
@@ -340,6 +341,7 @@ def rows() -> dict[tuple[str, str], Key]:
     return found
 
 
+CASES |= TOOL_CASES
 READ = {place: row for place, row in rows().items() if row.kind not in (REFUSED, LABEL)}
 
 
@@ -369,6 +371,10 @@ def placed(table: Table, key: str) -> str:
         "an input": "version: '1'\ninputs: [{name: q, default: 1, %s}]\nsteps: {s: {type: noop}}",
         "an output": "version: '1'\noutputs: [{name: o, value: x, %s}]\nsteps: {s: {type: noop}}",
         "ai": "version: '1'\nsteps: {s: {prompt: hi, ai: {%s}}}",
+        "ai.fallback": "version: '1'\nsteps: {s: {prompt: hi, ai: {fallback: {%s}}}}",
+        "a provider of ai.fallback": "version: '1'\nsteps: {s: {prompt: hi, ai: {fallback: {providers: [{%s}]}}}}",
+        "bashConfig": "version: '1'\nsteps: {s: {prompt: hi, ai: {bashConfig: {%s}}}}",
+        "workspace": "version: '1'\nworkspace: {%s}\nsteps: {s: {type: noop}}",
         "claude_code": "version: '1'\nsteps: {s: {type: claude-code, prompt: hi, claude_code: {%s}}}",
     }
     if table.name in inner:

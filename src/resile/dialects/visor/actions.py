@@ -17,6 +17,7 @@ from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import text, wrong
 from resile.dialects.visor.keys import PROMPT
 from resile.dialects.visor.schemas import Schema, wording_of
+from resile.dialects.visor.tools import checkout_of, mcp_of
 from resile.dialects.visor.values import VisorReading, filled_template, path_beside, template
 from resile.errors import shorten
 from resile.languages.liquid.templates import SERVER_VARIABLE, is_one_output, is_template
@@ -53,6 +54,17 @@ def action_of(
             return {"memory": _memory(reading, node, fields)}
         case "http":
             return {"http": _http(reading, node, fields)}
+        case "mcp":
+            if fields.get("transport") in ("sse", "http") and "url" in node.entries:
+                fields |= {"server": _url(reading, node, fields.get("url"))}
+                fields |= {"given_headers": _headers(reading, fields.get("headers"))}
+            return mcp_of(reading, node, fields)
+        case "git-checkout":
+            return checkout_of(reading, node, fields)
+        case "http_input":
+            endpoint = msgspec.json.encode(_require(reading, kind, node, fields, "endpoint")).decode()
+            code = f"return ['', {endpoint}].includes(inputs.endpoint) ? inputs.webhook : null"
+            return {"script": {"code": code, "namespace": reading.namespace}}
         case "human-input":
             return {"ask": _ask(reading, node, fields)}
         case "ai" | "claude-code":
@@ -161,7 +173,10 @@ def _agent(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, An
         reading.report.error("value", f"a `{kind}` step needs `prompt`", node, hint=hint)
     settings = {**fields.get("ai", {}), **fields.get("claude_code", {})}
     words = [*AGENT, *_options(reading, node, fields, settings)]
+    role = settings.get("prompt_type", fields.get("ai_prompt_type", ""))
     parts = [
+        f"Work as: {role.replace('-', ' ')}." if role else "",
+        settings.get("custom_prompt", fields.get("ai_custom_prompt", "")),
         settings.get("system_prompt", fields.get("ai_system_prompt", "")),
         f"Focus on: {fields['focus']}." if "focus" in fields else "",
         prompt,
@@ -210,12 +225,17 @@ def _options(reading: VisorReading, node: Mapping, fields: dict[str, Any], setti
         reading.report.warning("provider", message, node, hint="a program `claude` on PATH may ask whom it likes")
     elif model:
         words += ["--model", model]
+    words += _fallback(reading, node, settings.get("fallback", {}))
+    words += [word for folder in settings.get("folders", ()) for word in ("--add-dir", folder)]
     if settings.get("disableTools"):
         words += ["--disallowedTools", _ALL_TOOLS]
-    allowed = [*settings.get("allowedTools", ()), *(_TOOLS[key] for key in _TOOLS if settings.get(key))]
+    bash = settings.get("bashConfig", {})
+    # Commands that are listed are allowed instead of all commands.
+    given = [key for key in _TOOLS if settings.get(key) and not (key == "allowBash" and bash.get("allow"))]
+    allowed = [*settings.get("allowedTools", ()), *(_TOOLS[key] for key in given), *_commands(bash.get("allow", ()))]
     if allowed:
         words += ["--allowedTools", ",".join(allowed)]
-    denied = [_TOOLS[key] for key in _TOOLS if settings.get(key) is False]
+    denied = [_TOOLS[key] for key in _TOOLS if settings.get(key) is False] + _commands(bash.get("deny", ()))
     if denied and not settings.get("disableTools"):
         words += ["--disallowedTools", ",".join(denied)]
     servers = {**reading.servers, **fields.get("ai_mcp_servers", {}), **settings.get("mcpServers", {})}
@@ -226,6 +246,28 @@ def _options(reading: VisorReading, node: Mapping, fields: dict[str, Any], setti
     return words
 
 
+def _commands(patterns: tuple[str, ...]) -> list[str]:
+    """The commands that an agent may or may not run: `git:log:*` there is `Bash(git log:*)` here."""
+    found: list[str] = []
+    for pattern in patterns:
+        name = pattern.removesuffix(":*").replace(":", " ")
+        found.append("Bash" if name == "*" else f"Bash({name}:*)")
+    return found
+
+
+def _fallback(reading: VisorReading, node: Mapping, given: dict[str, Any]) -> list[str]:
+    """The option for the model that is asked if the first one is overloaded."""
+    models: list[str] = list(given.get("models", ()))
+    for other in given.get("providers", ()):
+        provider = other.get("provider", "anthropic")
+        if provider in _PROVIDERS and other.get("model"):
+            models.append(other["model"])
+        elif provider not in _PROVIDERS:
+            message = f"`claude -p` does not fall back to {shorten(provider)}"
+            reading.report.warning("provider", message, node, hint="a program `claude` on PATH may ask whom it likes")
+    return ["--fallback-model", models[0]] if models else []
+
+
 def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str, Any] | None:
     """The transform of a step's output to its value; None if the step has no output."""
     if kind == "noop" and not ({"transform", "transform_js", "forEach"} & fields.keys()):
@@ -233,7 +275,7 @@ def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str,
     parse = "auto"
     if schema.is_text or fields.get("output_format") == "text":
         parse = "text"
-    elif fields.get("output_format") == "json":
+    elif fields.get("output_format") == "json" or fields.get("parseJson"):
         parse = "json"
     natives = {"transform": "template", "transform_js": "code", "forEach": "as_items"}
     written = {native: fields[key] for key, native in natives.items() if key in fields}
@@ -244,6 +286,6 @@ def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str,
 def time_of(kind: str, fields: dict[str, Any]) -> float | None:
     """The timeout of each attempt."""
     given = fields.get("timeout", fields.get("ai", {}).get("timeout"))
-    if given is None and kind == "command":
+    if given is None and kind in ("command", "mcp"):
         return COMMAND_SECONDS
     return None if given is None else float(given)

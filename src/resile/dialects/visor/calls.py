@@ -13,14 +13,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Node, plain
 from resile.dialects.native.nodes import Part, StepPart
 from resile.dialects.reading.diagnostics import did_you_mean
-from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.visor.conditions import when_of
-from resile.dialects.visor.keys import TOOL
-from resile.dialects.visor.schemas import is_schema
 from resile.dialects.visor.step import Draft
+from resile.dialects.visor.tools import tool_of
 from resile.dialects.visor.values import Call, VisorReading
 from resile.dialects.visor.workflows import child_of
 from resile.errors import shorten
@@ -105,7 +102,7 @@ def _step_of_call(reading: VisorReading, drafts: dict[str, Draft], call: Call) -
         reading.report.error(f"unknown-{call.kind}", message, call.node, hint=hint)
         return None
     if call.kind == "tool":
-        return _tool(reading, call)
+        return tool_of(reading, call)
     if call.kind == "workflow":
         child = child_of(reading, call.node, call.args)
         return None if child is None else StepPart(call.node, **child, capture={call.name: "value"}, transform={})
@@ -115,50 +112,3 @@ def _step_of_call(reading: VisorReading, drafts: dict[str, Draft], call: Call) -
         rule for rule in draft.keys.get("rules", ()) if rule["then"] == "retry" and "on_repair_failure" not in rule
     ]
     return StepPart(call.node, **keys, when=when_of(draft.when), rules=rules or None, args=call.args or None)
-
-
-def _tool(reading: VisorReading, call: Call) -> StepPart | None:
-    """The step that runs the command of a tool."""
-    key, node = reading.tools[call.name]
-    fields = read_keys(reading, node, TOOL)
-    if "exec" not in fields:
-        if "exec" not in node.entries:
-            reading.report.error("value", f"the tool `{shorten(call.name)}` has no `exec`", key)
-        return None
-    words = {"transform": "template", "transform_js": "code"}
-    transform = {"parse": "json" if fields.get("parseJson") else "auto"}
-    return StepPart(
-        call.node,
-        shell=fields["exec"],
-        stdin=fields.get("stdin") or None,
-        capture={call.name: "value"},
-        transform=transform | {native: fields[word] for word, native in words.items() if word in fields},
-        timeout=fields.get("timeout"),
-        env=fields.get("env") or None,
-        args=_arguments(reading, fields.get("inputSchema"), call) or None,
-    )
-
-
-def _arguments(reading: VisorReading, node: Node | None, call: Call) -> dict[str, Any]:
-    """Check the arguments of a tool against its schema, and fill in defaults."""
-    if node is None:
-        return call.args
-    schema = plain(node)
-    if not is_schema(reading, node, schema) or not isinstance(schema, dict):
-        return call.args
-    properties = schema.get("properties", {})
-    given = dict(call.args)
-    for name, about in properties.items():
-        if isinstance(about, dict) and "default" in about:
-            given.setdefault(name, about["default"])
-    required = schema.get("required", [])
-    for name in required if isinstance(required, list) else []:
-        if name not in given:
-            reading.report.error("input", f"the tool `{shorten(call.name)}` needs `{shorten(str(name))}`", call.node)
-    for name in given:
-        if properties and name not in properties:
-            hint = did_you_mean(name, properties, "its arguments")
-            reading.report.error(
-                "input", f"the tool `{shorten(call.name)}` takes no `{shorten(name)}`", call.node, hint=hint
-            )
-    return given

@@ -37,7 +37,8 @@ from resile.dialects.visor.files import extend
 from resile.dialects.visor.items import drop_onward_jumps, place_below_items, run_for_items, runs_in_order
 from resile.dialects.visor.keys import FILE, TABLES
 from resile.dialects.visor.step import Draft, read_step
-from resile.dialects.visor.values import Known, Lowered, VisorReading
+from resile.dialects.visor.tools import tool_of
+from resile.dialects.visor.values import Call, Known, Lowered, VisorReading
 from resile.dialects.visor.workflows import read_inputs, read_outputs, read_workflows, stem_of
 from resile.errors import shorten
 from resile.model.limits import STEPS_MAX
@@ -100,7 +101,7 @@ def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | No
     run_for_items(placed)
     place_below_items(reading, placed, is_list)
     is_list = is_list or runs_in_order(reading, root, placed)
-    inputs = reading.inputs | ({} if is_called else _gate_inputs(reading, drafts, root))
+    inputs = reading.inputs | ({} if is_called else _gate_inputs(reading, drafts, named, root))
     label = fields.get("name") or fields.get("id") or name or stem_of(reading.source.file)
     native = WorkflowPart(
         root,
@@ -115,7 +116,7 @@ def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | No
         memory_namespace=reading.namespace,
         steps=_steps(root, placed, outputs, is_list, in_turn="max_parallel" not in fields),
     )
-    return Lowered(native, label, inputs) if placed else None
+    return Lowered(native, label, inputs) if placed or reading.fields.get("steps") is not None else None
 
 
 def _steps(root: Mapping, drafts: dict[str, Draft], outputs: dict[str, Any], is_list: bool, in_turn: bool) -> Node:
@@ -126,6 +127,9 @@ def _steps(root: Mapping, drafts: dict[str, Draft], outputs: dict[str, Any], is_
         if draft.foreach is not None:
             keys |= {**draft.foreach, **({"in_turn": node_of(True, draft.foreach)} if in_turn else {})}
         made.append((name, draft.key if isinstance(draft.key, Scalar) else word(name, draft.key), keys))
+    if not made:
+        # A workflow has a step; that of a library does nothing.
+        made.append(("nothing", word("nothing", root), StepPart(root, noop=True)))
     if outputs:
         made.append(("end", word("end", root), StepPart(root, collect=outputs)))
     if is_list:
@@ -134,24 +138,29 @@ def _steps(root: Mapping, drafts: dict[str, Draft], outputs: dict[str, Any], is_
     return Mapping({name: (key, keys.to_node()) for name, key, keys in made}, root.line, root.column, root.file)
 
 
-def _gate_inputs(reading: VisorReading, drafts: dict[str, Draft], root: Mapping) -> dict[str, Part]:
-    """The inputs `event`, `tags` and `exclude_tags`, by which a run selects steps, if the file uses them."""
+def _gate_inputs(reading: VisorReading, drafts: dict[str, Draft], named: Named, root: Mapping) -> dict[str, Part]:
+    """The inputs by which a run selects steps, and those of a request that `http_input` gives, if the file has such."""
     of_steps = [draft.fields for draft in drafts.values()]
     chosen = reading.fields.get("tag_filter", {})
     if drafts and all(step.get("tags") for step in of_steps) and not chosen.get("include"):
         message = "every step has tags: nothing runs unless some are asked for"
         reading.report.notice("tags", message, next(iter(drafts.values())).key, hint="--input tags=NAME,NAME")
-    defaults: dict[str, str] = {}
+    defaults: dict[str, str | None] = {}
     if any("events" in step for step in of_steps):
         defaults["event"] = "all"
     if chosen or any(step.get("tags") for step in of_steps):
         defaults["tags"] = ",".join(chosen.get("include", ()))
         defaults["exclude_tags"] = ",".join(chosen.get("exclude", ()))
+    if any(text_in(value_of(node, "type")) == "http_input" for _, node in named.values()):
+        defaults |= {"endpoint": "", "webhook": None}
     for name in defaults:
         if name in reading.inputs:
             message = f"the input `{name}` says which steps run, and can't be declared"
             reading.report.error("reserved", message, hint="give it another name")
-    return {name: Part(root, type="text", default=default) for name, default in defaults.items()}
+    return {
+        name: Part(root, type="json" if default is None else "text", default=default)
+        for name, default in defaults.items()
+    }
 
 
 def _read_tools(reading: VisorReading, node: Node | None) -> None:
@@ -201,8 +210,10 @@ def _named_steps(reading: VisorReading, root: Mapping) -> tuple[Named, bool]:
     if len(steps) > STEPS_MAX:
         report.error("limit", f"{len(steps)} steps are more than {STEPS_MAX}", given)
         return {}, False
-    if not steps:
+    if not steps and (reading.loading or not (reading.tools or reading.workflows)):
         report.error("value", "there are no steps to run", given, hint=_NO_STEPS_HINT)
+    elif not steps:
+        _check_library(reading, given)
     found: Named = {}
     for name, key, node in steps:
         problem = "is the name of what runs last" if name == "end" else name_problem(name)
@@ -215,6 +226,16 @@ def _named_steps(reading: VisorReading, root: Mapping) -> tuple[Named, bool]:
         else:
             found[name] = (key, node)
     return found, isinstance(given, Sequence)
+
+
+def _check_library(reading: VisorReading, at: Node) -> None:
+    """Check the tools and workflows of a file without steps, which others extend; a run of it does nothing."""
+    message = "there are no steps to run: the tools and workflows are there for others to extend"
+    reading.report.warning("library", message, at)
+    for name, (key, _) in reading.tools.items():
+        tool_of(reading, Call("tool", name, key, is_checked=False))
+    for name, known in reading.workflows.items():
+        reading.lower(reading, known, name, (f"{known.source.file}:{known.root.line}:{known.root.column}",))
 
 
 def _list_step(number: int, item: Node) -> tuple[str, Node, Node]:

@@ -11,11 +11,21 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from resile.dialects.formats.nodes import Mapping, Node, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import is_null
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Table, key_table, label, read_keys, refused_key
-from resile.dialects.reading.values import choice, integer, non_empty, one_of, text, true_or_false, wrong
+from resile.dialects.reading.values import (
+    boolean,
+    choice,
+    integer,
+    non_empty,
+    number,
+    one_of,
+    text,
+    true_or_false,
+    wrong,
+)
 from resile.dialects.visor.routing_keys import (
     ON_FINISH,
     ON_INIT,
@@ -25,6 +35,7 @@ from resile.dialects.visor.routing_keys import (
     failure_conditions,
 )
 from resile.dialects.visor.values import (
+    MILLISECONDS_MAX,
     arguments,
     code,
     conditions,
@@ -49,11 +60,8 @@ _SERVICE = "it needs a service that Visor brings along"
 
 TYPES_REFUSED = {
     "github": "an account of a code host",
-    "mcp": "a server of tools",
-    "git-checkout": "Visor's workspaces",
     "utcp": "a server of tools",
     "a2a": "another agent's server",
-    "http_input": "Visor's web server",
     "webhook": "Visor's web server",
     "slack": "an account of a chat",
     "telegram": "an account of a chat",
@@ -61,6 +69,8 @@ TYPES_REFUSED = {
     "email": "an account for mail",
     "schedule": "Visor's scheduler",
 }
+_STARTED_BY_HAND = "a run here is started by hand or by a timer of the system"
+_CRON = r"[\d*/,\-]+(?:\s+[\d*/,\-]+){2}\s+[\d*/,\-A-Za-z]+\s+[\d*/,\-#A-Za-z]+"
 
 
 def _list_of_texts(reading: Reading, node: Node) -> Any:
@@ -77,6 +87,40 @@ def _texts(reading: Reading, node: Node) -> Any:
         return wrong(reading, node, "a mapping of names to texts")
     found = {name: text(reading, value) for name, (_, value) in node.entries.items()}
     return INVALID if INVALID in found.values() else found
+
+
+def _cron(reading: Reading, node: Node) -> Any:
+    """Read the times of a step: five fields, as in a crontab."""
+    import re
+
+    value = text(reading, node)
+    if value is INVALID or re.fullmatch(_CRON, value.strip()):
+        return value
+    return wrong(reading, node, 'the five fields of a crontab, such as "0 2 * * *"')
+
+
+def _submodules(reading: Reading, node: Node) -> Any:
+    value = (
+        choice("true", "false", "recursive")(reading, node)
+        if isinstance(node, Scalar) and isinstance(node.value, str)
+        else boolean(reading, node)
+    )
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _seconds(reading: Reading, node: Node) -> Any:
+    return number(0.001, MILLISECONDS_MAX / 1000)(reading, node)
+
+
+def _not_started(name: str, hint: str = "") -> Key:
+    """A key of a service that starts runs; a run that is started by hand does without it, and a warning says so."""
+
+    def warn(reading: Reading, node: Node) -> Any:
+        message = f"`{name}` is not started: {_STARTED_BY_HAND}"
+        reading.report.warning("not-started", message, node, hint=hint or "--input event=NAME says what happened")
+        return INVALID
+
+    return Key(name, "mapping", f"Not started, with a warning: {_STARTED_BY_HAND}.", warn)
 
 
 def _tag_filter(reading: Reading, node: Node) -> Any:
@@ -101,6 +145,13 @@ def _servers(reading: Reading, node: Node) -> Any:
         else:
             found[name] = fields
     return found
+
+
+def _fallbacks(reading: Reading, node: Node) -> Any:
+    """Read the providers of a fallback."""
+    if not isinstance(node, Sequence):
+        return wrong(reading, node, "a list of providers")
+    return tuple(read_keys(reading, item, FALLBACK_PROVIDER) for item in node.items)
 
 
 MEMORY_SETTINGS = key_table(
@@ -163,6 +214,37 @@ SERVER = key_table(
     one_of("type", "The protocol of the server.", "stdio", "sse", "http"),
     Key("transport", "as `type`", "The same as `type`.", choice("stdio", "sse", "http"), "type"),
 )  # fmt: skip
+AI_RETRY = key_table(
+    "ai.retry",
+    Key("maxRetries", "whole number", "The most retries, the first try not counted.", integer(0, 50)),
+    Key("initialDelay", "milliseconds", "The first wait; 1 second where it is left out.", milliseconds),
+    Key("maxDelay", "milliseconds", "The longest wait; 10 seconds where it is left out.", milliseconds),
+    Key("backoffFactor", "number", "How much longer each wait is; 2 where it is left out.", number(1, 10)),
+    Key("retryableErrors", "list of texts", "Only failures whose message has one of these.", words),
+)  # fmt: skip
+FALLBACK_PROVIDER = key_table(
+    "a provider of ai.fallback",
+    Key("provider", "text", "Only `anthropic` is used; any other gives a warning.", text),
+    Key("model", "text", "The name of the model.", non_empty(text, "`model`")),
+    *(label(name, "`claude` has an account of its own") for name in ("apiKey", "baseURL", "region", "accessKeyId",
+        "secretAccessKey", "sessionToken", "apiVersion")),
+    label("maxRetries", "`ai.retry` says how often"),
+)  # fmt: skip
+AI_FALLBACK = key_table(
+    "ai.fallback",
+    Key("providers", "list", "The first one with a model of `anthropic` is asked.", _fallbacks),
+    Key("models", "list of names", "The first one is asked.", words),
+    label("strategy", "`claude -p` falls back to one model"),
+    label("auto", "`claude -p` asks no other provider"),
+    label("maxTotalAttempts", "`claude -p` falls back once"),
+)  # fmt: skip
+BASH = key_table(
+    "bashConfig",
+    Key("allow", "list of patterns", "Commands that it may run, such as `git:*`.", words),
+    Key("deny", "list of patterns", "Commands that it may not run.", words),
+    *(refused_key(name, _AGENT) for name in ("disableDefaultAllow", "disableDefaultDeny", "timeout",
+        "workingDirectory", "allowEdit")),
+)  # fmt: skip
 AI = key_table(
     "ai",
     Key("provider", "text", "Only `anthropic` is used; any other gives a notice.", text),
@@ -179,11 +261,19 @@ AI = key_table(
     label("debug", "the log has everything that was said"),
     label("skip_code_context", "no context is added to a prompt"),
     label("skip_slack_context", "no context is added to a prompt"),
+    Key("retry", "mapping", "Ask again after a failure; costs nothing of the loop budget.", mapping_reader(AI_RETRY)),
+    Key("fallback", "mapping", "The model to ask if the first one is overloaded.", mapping_reader(AI_FALLBACK)),
+    Key("ai_timeout", "milliseconds", "The same as `timeout`.", milliseconds, "timeout"),
+    Key("prompt_type", "text", "The role of the agent, put before the prompt.", non_empty(text, "`prompt_type`")),
+    Key("custom_prompt", "text", "Put before the prompt.", filled_template),
+    Key("bashConfig", "mapping", "The commands that it may run.", mapping_reader(BASH)),
+    Key("extra_allowed_folders", "list of paths", "More folders that it may use.", words, "folders"),
+    Key("allowedFolders", "list of paths", "The same as `extra_allowed_folders`.", words, "folders"),
+    label("skip_transport_context", "no context is added to a prompt"),
     *(refused_key(name, _AGENT) for name in (
-        "retry", "fallback", "bashConfig", "enableDelegate", "enableTasks", "enableExecutePlan",
-        "ai_timeout", "timeout_behavior", "negotiated_timeout_budget", "negotiated_timeout_max_requests",
-        "negotiated_timeout_max_per_request", "graceful_stop_deadline", "prompt_type", "extra_allowed_folders",
-        "skip_transport_context", "allowedFolders", "custom_prompt", "concurrency_limit")),
+        "enableDelegate", "enableTasks", "enableExecutePlan", "timeout_behavior", "negotiated_timeout_budget",
+        "negotiated_timeout_max_requests", "negotiated_timeout_max_per_request", "graceful_stop_deadline",
+        "concurrency_limit")),
 )  # fmt: skip
 PROMPT = key_table(
     "prompt",
@@ -236,7 +326,8 @@ COMMON = (
     refused_key("max_runs", "`routing.max_loops` bounds how often anything runs"),
     refused_key("debounce", _SERVICE),
     refused_key("debounce_key", _SERVICE),
-    refused_key("schedule", "it needs Visor's scheduler"),
+    Key("schedule", "crontab", "The step also runs for the event `schedule`; a timer of the system starts the run.",
+        _cron),
     refused_key("policy", "it needs Visor's policy engine"),
     refused_key("sandbox", "it needs Visor's containers"),
     refused_key("reuse_ai_session", _AGENT),
@@ -254,7 +345,9 @@ _AI_KEYS = (
     Key("ai_mcp_servers", "mapping", "As `ai.mcpServers`.", _servers),
     *(refused_key(name, _AGENT) for name in (
         "ai_mcp_servers_js", "ai_custom_tools", "ai_custom_tools_js", "ai_allowed_tools_js",
-        "ai_bash_config_js", "ai_extra_allowed_folders_js", "ai_prompt_type", "command", "enable_bash")),
+        "ai_bash_config_js", "ai_extra_allowed_folders_js", "command", "enable_bash")),
+    Key("ai_prompt_type", "text", "As `ai.prompt_type`.", non_empty(text, "`ai_prompt_type`")),
+    Key("ai_custom_prompt", "text", "As `ai.custom_prompt`.", filled_template),
 )  # fmt: skip
 _HTTP_KEYS = (
     Key("url", "url", "Values in its path and query are percent-encoded; its scheme and server can't contain values."),
@@ -271,6 +364,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
             filled_template),
         Key("stdin", "text", "The standard input of the command.", template),
         one_of("output_format", "`json`: the output must be JSON; `text`: it is left as it is.", "json", "text"),
+        true_or_false("parseJson", "`true`: as `output_format: json`."),
     ),
     "script": (
         Key("content", "code", "The body of a function; its return value is the output.", script),
@@ -303,6 +397,41 @@ _OWN: dict[str, tuple[Key, ...]] = {
         refused_key("output_mapping", "a step gives the outputs of its workflow under their own names"),
         refused_key("overrides", "a workflow is run as it is written"),
     ),
+    "http_input": (
+        Key("endpoint", "path", "The step gives the input `webhook`, if the input `endpoint` is empty or this one.",
+            non_empty(text, "`endpoint`")),
+    ),
+    "mcp": (
+        one_of("transport", "How the server is reached; `stdio` where it is left out, `custom`: a tool of the file.",
+            "stdio", "sse", "http", "custom"),
+        Key("command", "program", "The program of the server.", non_empty(text, "`command`")),
+        Key("command_args", "list of texts", "Its arguments.", _list_of_texts),
+        Key("workingDirectory", "path", "Its folder.", filled_template),
+        Key("url", "url", "The address of the server."),
+        Key("headers", "mapping", "Headers of the requests to the server."),
+        Key("method", "text", "The tool to call.", non_empty(text, "`method`")),
+        Key("methodArgs", "mapping", "Its arguments.", arguments),
+        Key("argsTransform", "template", "Its arguments, as a template that gives JSON.", filled_template),
+        # Replaces the common row: the last row of a name counts.
+        Key("timeout", "seconds", "The time for each try; 60 seconds where it is left out.", _seconds),
+        refused_key("sessionId", "each step begins a session of its own"),
+    ),
+    "git-checkout": (
+        Key("repository", "owner/name, url or path", "The repository; a name is one of GitHub.", template),
+        Key("ref", "text", "The branch, tag or commit; `HEAD` where it renders as nothing.", template),
+        Key("token", "text", "The token for the server.", template),
+        Key("working_directory", "path", "The folder of the checkout.", template),
+        Key("fetch_depth", "whole number", "How many commits; 0: all.", integer(0, 1_000_000_000)),
+        true_or_false("fetch_tags", "Fetch tags too."),
+        Key("submodules", "true, false or recursive", "Check out submodules too.", _submodules),
+        true_or_false("clean", "`false`: keep what a former checkout left in the folder."),
+        Key("sparse_checkout", "list of paths", "Only these folders.", words),
+        true_or_false("lfs", "Fetch large files too."),
+        true_or_false("cleanup_on_failure", "Remove a new folder after a failure."),
+        Key("clone_timeout_ms", "milliseconds", "The same as `timeout`.", milliseconds, "timeout"),
+        label("use_worktree", "each checkout is a folder of its own"),
+        label("persist_worktree", "a checkout is kept"),
+    ),
     "ai": _AI_KEYS,
     "claude-code": (*_AI_KEYS, Key("claude_code", "mapping", "Settings of Claude Code.", mapping_reader(CLAUDE))),
     "human-input": (
@@ -316,12 +445,18 @@ _OWN: dict[str, tuple[Key, ...]] = {
         label("timeout", "a question waits until it is answered"),
     ),
 }  # fmt: skip
-_ARTICLES = {"ai": "an ai step", "http": "an http step"}
+_ARTICLES = {"ai": "an ai step", "http": "an http step", "http_input": "an http_input step", "mcp": "an mcp step"}
 STEPS: dict[str, Table] = {
     name: key_table(_ARTICLES.get(name, f"a {name} step"), *COMMON, *rows) for name, rows in _OWN.items()
 }
 TYPES = {**{name: name for name in STEPS}, "logger": "log", "http_client": "http", "claude": "claude-code"}
 """Every supported type of step, with the type whose keys it has."""
+WORKSPACE = key_table(
+    "workspace",
+    Key("base_path", "path", "The folder of checkouts that name none.", non_empty(text, "`base_path`")),
+    label("enabled", "each checkout is a folder of its own"),
+    *(label(name, "a checkout is kept") for name in ("cleanup_on_exit", "name", "main_project_name")),
+)  # fmt: skip
 FILE = key_table(
     "the file",
     Key("version", "text", "Required, except in a file with an `id`, which other files import.",
@@ -347,28 +482,28 @@ FILE = key_table(
     Key("include", "as `extends`", "The same as `extends`.", field="extends"),
     Key("imports", "path or list of paths", "Files of workflows that `workflow` steps can name."),
     Key("workflows", "mapping", "Workflows that `workflow` steps can name."),
-    Key("tools", "mapping", "Commands that `on_init` can name."),
+    Key("tools", "mapping", "Commands that `on_init` and `mcp` steps can name."),
     Key("inputs", "list or mapping", "Values that the caller gives."),
     Key("outputs", "list", "The outputs of the workflow."),
     Key("output_mapping", "mapping", "The same as `outputs`: names and templates."),
     Key("tag_filter", "mapping", "Which tagged steps run.", _tag_filter),
     Key("ai_provider", "text", "As `ai.provider` of every step.", text),
     Key("ai_model", "text", "As `ai.model` of every step.", non_empty(text, "`ai_model`")),
-    *(refused_key(name, _SERVICE) for name in (
-        "http_server", "scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email", "frontends",
-        "telemetry", "agent_protocol", "task_tracking")),
+    _not_started("http_server", "--input webhook=JSON gives what a request would have"),
+    *(_not_started(name) for name in ("scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email")),
+    *(refused_key(name, _SERVICE) for name in ("frontends", "telemetry", "agent_protocol", "task_tracking")),
     Key("ai_mcp_servers", "mapping", "As `ai.mcpServers` of every step.", _servers),
     *(refused_key(name, _AGENT) for name in ("max_ai_concurrency", "skills")),
     refused_key("limits", "`routing.max_loops` bounds how often anything runs"),
     refused_key("sandbox", "it needs Visor's containers"),
     refused_key("sandboxes", "it needs Visor's containers"),
     refused_key("sandbox_defaults", "it needs Visor's containers"),
-    refused_key("workspace", "it needs Visor's workspaces"),
+    Key("workspace", "mapping", "Where checkouts are.", mapping_reader(WORKSPACE)),
     refused_key("policy", "it needs Visor's policy engine"),
     refused_key("hooks", "`on_init`, `on_success` and `on_fail` of steps say what runs when"),
 )  # fmt: skip
 
 TABLES: tuple[Table, ...] = (
     FILE, *STEPS.values(), *ROUTING_TABLES, MEMORY_SETTINGS, TAG_FILTER, TOOL, INPUT, OUTPUT, STEP_INPUT, AI, PROMPT,
-    CLAUDE, SERVER,
+    CLAUDE, SERVER, AI_RETRY, AI_FALLBACK, FALLBACK_PROVIDER, BASH, WORKSPACE,
 )  # fmt: skip

@@ -9,6 +9,7 @@ step runs again anyway.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -86,6 +87,9 @@ def rules_of(
     if halting is not None:
         pattern = rf"\A{HALTED}"
         rules.append(Part(halting, then="fail", text="halt_execution", kinds=[Kind.CHECK], pattern=pattern, halts=True))
+    asking = fields.get("ai", {}).get("retry", {})
+    if asking.get("maxRetries"):
+        rules.append(_ask_again(node, asking))
     importance = fields.get("criticality", "policy")
     retry = given.get("retry", {})
     if retry.get("max") or routes.runs:
@@ -111,6 +115,19 @@ def rules_of(
         at = _first_place(node, "continue_on_failure", "criticality")
         rules.append(Part(at, then="tolerate", text="continue_on_failure"))
     return rules, routes
+
+
+def _ask_again(node: Mapping, retry: dict[str, Any]) -> Part:
+    """The rule that asks an agent again: `ai.retry`."""
+    wait = {
+        "type": "exponential",
+        "initial": retry.get("initialDelay", 1.0),
+        "multiplier": retry.get("backoffFactor", 2),
+        "max_delay": retry.get("maxDelay", 10.0),
+    }
+    limit, patterns = retry["maxRetries"], "|".join(re.escape(text) for text in retry.get("retryableErrors", ()))
+    return Part(node.entries["ai"][0], then="retry", text=f"ai.retry {limit}", limit=limit, backoff=wait,
+                kinds=_NOT_LOGICAL, pattern=f"(?i){patterns}" if patterns else None)  # fmt: skip
 
 
 def _halting_condition(reading: VisorReading, fields: dict[str, Any]) -> Part | None:

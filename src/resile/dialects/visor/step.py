@@ -61,6 +61,8 @@ def read_step(reading: VisorReading, name: str, key: Node, node: Mapping) -> Dra
         return Draft(name, key, StepPart(key, noop=True), {}, [])
     errors = len(reading.report.errors)
     fields = read_keys(reading, node, STEPS[kind])
+    if "schedule" in fields:
+        fields["events"] = tuple(dict.fromkeys((*fields.get("events", ()), "schedule")))
     schema = read_schema(reading, fields.get("schema"), for_agent=kind in ("ai", "claude-code"))
     if kind == "workflow":
         action = _child(reading, key, fields) or _NOTHING
@@ -139,8 +141,6 @@ def _kind_of(reading: VisorReading, node: Mapping) -> str:
     if given.text in TYPES_REFUSED:
         message = f"`{given.text}` steps are not run by Resile: they need {TYPES_REFUSED[given.text]}"
         hint = "a `command` step can call a program that does it"
-        if given.text == "mcp" and "method" in node.entries:
-            hint = "a tool of `tools` runs before a step: on_init: {run: [{tool: NAME}]}"
         reading.report.error("not-run", message, given, hint=hint)
         return ""
     if given.text not in TYPES:

@@ -70,13 +70,14 @@ class VisorReading(Reading):
 
 
 class Call(Struct, frozen=True):
-    """One entry of a `run` list: the target, the name for its output, and its arguments."""
+    """One entry of a `run` list: the target, the name for its output, and its arguments, which may be unknown."""
 
     kind: str
     name: str
     node: Scalar
     args: dict[str, Any] = {}
     alias: str = ""
+    is_checked: bool = True
 
 
 def mapping_reader(known: Table) -> Reader:
