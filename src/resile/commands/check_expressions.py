@@ -49,7 +49,7 @@ def check_code(workflow: Workflow) -> list[Diagnostic]:
 
 def _names(workflow: Workflow, piece: Piece) -> Iterator[Diagnostic]:
     """A warning for each name in the code of a Visor file that nothing can provide."""
-    from resile.commands.check_names import unknown_names
+    from resile.dialects.reading.code_names import unknown_names
 
     for name, hint in unknown_names(piece.code, _steps_in(workflow)):
         yield Diagnostic(

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.nodes import is_null
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Table, key_table, label, read_keys, refused_key
 from resile.dialects.reading.values import (
-    boolean,
     choice,
     integer,
     non_empty,
@@ -35,17 +34,21 @@ from resile.dialects.visor.routing_keys import (
     failure_conditions,
 )
 from resile.dialects.visor.values import (
-    MILLISECONDS_MAX,
     arguments,
     code,
     conditions,
+    cron,
     data,
     dependencies,
     environment,
     filled_template,
+    list_of_texts,
+    mapping_of_texts,
     mapping_reader,
     milliseconds,
     script,
+    seconds,
+    submodules,
     template,
     words,
 )
@@ -70,46 +73,6 @@ TYPES_REFUSED = {
     "schedule": "Visor's scheduler",
 }
 _STARTED_BY_HAND = "a run here is started by hand or by a timer of the system"
-_CRON = r"[\d*/,\-]+(?:\s+[\d*/,\-]+){2}\s+[\d*/,\-A-Za-z]+\s+[\d*/,\-#A-Za-z]+"
-
-
-def _list_of_texts(reading: Reading, node: Node) -> Any:
-    """Read a list of texts, which may be empty."""
-    if not isinstance(node, Sequence):
-        return wrong(reading, node, "a list of texts")
-    found = [text(reading, item) for item in node.items]
-    return INVALID if INVALID in found else found
-
-
-def _texts(reading: Reading, node: Node) -> Any:
-    """Read a mapping of names to texts, taken as written."""
-    if not isinstance(node, Mapping):
-        return wrong(reading, node, "a mapping of names to texts")
-    found = {name: text(reading, value) for name, (_, value) in node.entries.items()}
-    return INVALID if INVALID in found.values() else found
-
-
-def _cron(reading: Reading, node: Node) -> Any:
-    """Read the times of a step: five fields, as in a crontab."""
-    import re
-
-    value = text(reading, node)
-    if value is INVALID or re.fullmatch(_CRON, value.strip()):
-        return value
-    return wrong(reading, node, 'the five fields of a crontab, such as "0 2 * * *"')
-
-
-def _submodules(reading: Reading, node: Node) -> Any:
-    value = (
-        choice("true", "false", "recursive")(reading, node)
-        if isinstance(node, Scalar) and isinstance(node.value, str)
-        else boolean(reading, node)
-    )
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def _seconds(reading: Reading, node: Node) -> Any:
-    return number(0.001, MILLISECONDS_MAX / 1000)(reading, node)
 
 
 def _not_started(name: str, hint: str = "") -> Key:
@@ -207,10 +170,10 @@ STEP_INPUT = key_table(
 SERVER = key_table(
     "a server of tools",
     Key("command", "program", "The program.", non_empty(text, "`command`")),
-    Key("args", "list of texts", "Its arguments.", _list_of_texts),
-    Key("env", "mapping", "Its environment; `${NAME}` is the caller's variable.", _texts),
+    Key("args", "list of texts", "Its arguments.", list_of_texts),
+    Key("env", "mapping", "Its environment; `${NAME}` is the caller's variable.", mapping_of_texts),
     Key("url", "url", "The address of the server.", non_empty(text, "`url`")),
-    Key("headers", "mapping", "Headers of the requests to the server.", _texts),
+    Key("headers", "mapping", "Headers of the requests to the server.", mapping_of_texts),
     one_of("type", "The protocol of the server.", "stdio", "sse", "http"),
     Key("transport", "as `type`", "The same as `type`.", choice("stdio", "sse", "http"), "type"),
 )  # fmt: skip
@@ -327,7 +290,7 @@ COMMON = (
     refused_key("debounce", _SERVICE),
     refused_key("debounce_key", _SERVICE),
     Key("schedule", "crontab", "The step also runs for the event `schedule`; a timer of the system starts the run.",
-        _cron),
+        cron),
     refused_key("policy", "it needs Visor's policy engine"),
     refused_key("sandbox", "it needs Visor's containers"),
     refused_key("reuse_ai_session", _AGENT),
@@ -405,7 +368,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
         one_of("transport", "How the server is reached; `stdio` where it is left out, `custom`: a tool of the file.",
             "stdio", "sse", "http", "custom"),
         Key("command", "program", "The program of the server.", non_empty(text, "`command`")),
-        Key("command_args", "list of texts", "Its arguments.", _list_of_texts),
+        Key("command_args", "list of texts", "Its arguments.", list_of_texts),
         Key("workingDirectory", "path", "Its folder.", filled_template),
         Key("url", "url", "The address of the server."),
         Key("headers", "mapping", "Headers of the requests to the server."),
@@ -413,7 +376,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key("methodArgs", "mapping", "Its arguments.", arguments),
         Key("argsTransform", "template", "Its arguments, as a template that gives JSON.", filled_template),
         # Replaces the common row: the last row of a name counts.
-        Key("timeout", "seconds", "The time for each try; 60 seconds where it is left out.", _seconds),
+        Key("timeout", "seconds", "The time for each try; 60 seconds where it is left out.", seconds),
         refused_key("sessionId", "each step begins a session of its own"),
     ),
     "git-checkout": (
@@ -423,7 +386,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key("working_directory", "path", "The folder of the checkout.", template),
         Key("fetch_depth", "whole number", "How many commits; 0: all.", integer(0, 1_000_000_000)),
         true_or_false("fetch_tags", "Fetch tags too."),
-        Key("submodules", "true, false or recursive", "Check out submodules too.", _submodules),
+        Key("submodules", "true, false or recursive", "Check out submodules too.", submodules),
         true_or_false("clean", "`false`: keep what a former checkout left in the folder."),
         Key("sparse_checkout", "list of paths", "Only these folders.", words),
         true_or_false("lfs", "Fetch large files too."),

@@ -61,8 +61,7 @@ def read_step(reading: VisorReading, name: str, key: Node, node: Mapping) -> Dra
         return Draft(name, key, StepPart(key, noop=True), {}, [])
     errors = len(reading.report.errors)
     fields = read_keys(reading, node, STEPS[kind])
-    if "schedule" in fields:
-        fields["events"] = tuple(dict.fromkeys((*fields.get("events", ()), "schedule")))
+    _add_event(fields)
     schema = read_schema(reading, fields.get("schema"), for_agent=kind in ("ai", "claude-code"))
     if kind == "workflow":
         action = _child(reading, key, fields) or _NOTHING
@@ -115,6 +114,12 @@ def read_step(reading: VisorReading, name: str, key: Node, node: Mapping) -> Dra
         [*failure.jumps, *follow.jumps],
         [*finish.jumps],
     )
+
+
+def _add_event(fields: dict[str, Any]) -> None:
+    """Let a step with a schedule run for that event too."""
+    if "schedule" in fields:
+        fields["events"] = tuple(dict.fromkeys((*fields.get("events", ()), "schedule")))
 
 
 def _child(reading: VisorReading, key: Node, fields: dict[str, Any]) -> dict[str, Any] | None:

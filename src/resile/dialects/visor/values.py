@@ -10,17 +10,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import Part, WorkflowPart, is_null, items_of
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import INVALID, Reader, Table, read_keys
-from resile.dialects.reading.values import expression, non_empty, number, read_data, text, texts, wrong
+from resile.dialects.reading.values import boolean, choice, expression, non_empty, number, read_data, text, texts, wrong
 from resile.errors import shorten
 from resile.languages.liquid.templates import is_template, problem
 from resile.model.limits import SCRIPT_BYTES_MAX
 
 MILLISECONDS_MAX = 366 * 86_400_000
+_CRON = r"[\d*/,\-]+(?:\s+[\d*/,\-]+){2}\s+[\d*/,\-A-Za-z]+\s+[\d*/,\-#A-Za-z]+"
 
 
 class Known(Struct, frozen=True):
@@ -158,6 +159,47 @@ def milliseconds(reading: Reading, node: Node) -> Any:
     """Read a time in milliseconds, as seconds."""
     value = number(1, MILLISECONDS_MAX)(reading, node)
     return INVALID if value is INVALID else value / 1000
+
+
+def list_of_texts(reading: Reading, node: Node) -> Any:
+    """Read a list of texts, which may be empty."""
+    if not isinstance(node, Sequence):
+        return wrong(reading, node, "a list of texts")
+    found = [text(reading, item) for item in node.items]
+    return INVALID if INVALID in found else found
+
+
+def mapping_of_texts(reading: Reading, node: Node) -> Any:
+    """Read a mapping of names to texts, taken as written."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to texts")
+    found = {name: text(reading, value) for name, (_, value) in node.entries.items()}
+    return INVALID if INVALID in found.values() else found
+
+
+def cron(reading: Reading, node: Node) -> Any:
+    """Read the times of a step: five fields, as in a crontab."""
+    import re
+
+    value = text(reading, node)
+    if value is INVALID or re.fullmatch(_CRON, value.strip()):
+        return value
+    return wrong(reading, node, 'the five fields of a crontab, such as "0 2 * * *"')
+
+
+def submodules(reading: Reading, node: Node) -> Any:
+    """Read whether submodules are checked out: `true`, `false` or `recursive`, as text."""
+    value = (
+        choice("true", "false", "recursive")(reading, node)
+        if isinstance(node, Scalar) and isinstance(node.value, str)
+        else boolean(reading, node)
+    )
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def seconds(reading: Reading, node: Node) -> Any:
+    """Read a time in seconds."""
+    return number(0.001, MILLISECONDS_MAX / 1000)(reading, node)
 
 
 def environment(reading: Reading, node: Node) -> Any:

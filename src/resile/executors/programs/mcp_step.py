@@ -57,6 +57,7 @@ def _innermost(error: BaseException) -> str:
 
 
 async def _call(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The result of the tool, as plain data."""
     from mcp import ClientSession
 
     async with _transport(settings) as streams, ClientSession(streams[0], streams[1]) as session:

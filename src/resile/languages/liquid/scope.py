@@ -324,6 +324,7 @@ class LiquidScope:
         return {"name": name, "event_name": name}
 
     def _error(self, job: Job) -> Any:
+        """The failure of the job, or the one that it repairs."""
         failed = job if job.error is not None else failed_job(self._state, job)
         if failed is None or failed.error is None:
             return MISSING
