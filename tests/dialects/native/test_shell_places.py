@@ -75,3 +75,25 @@ def test_the_shell_of_a_step_decides_what_is_refused(program: str, expected: lis
         f"  s: {{  shell: 'make >& ${{v}}', needs: [build], shell_program: {program}}}\n"
     )
     assert findings(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            'version: "1.0"\nchecks:\n  a:\n    type: command\n    exec: |\n      {% if pr %}echo{% endif %} "{{ pr.title }}"\n'
+            "      python3 -c \"print('{{ pr.title }}')\"\n",
+            "f:7:26: warning: `{{ pr.title }}`: `python -c` reads the value a second time, as code [second-shell]\n"
+            "  hint: pass it as an argument: python3 -c '… sys.argv[1] …' {{ pr.title }}",
+        ),
+        (
+            "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: x}\nworkload: {t: a}\nworkflow:\n- step: start\n"
+            "  tool: {kind: shell, command: 'echo {{ workload.t }} | sh -c \"echo {{ workload.t }}\"'}\n",
+            "f:7:69: warning: `{{ workload.t }}`: `sh -c` reads the value a second time, as code [second-shell]\n"
+            "  hint: pass it as an argument: sh -c '… \"$1\"' sh {{ workload.t }}",
+        ),
+    ],
+)
+def test_outputs_of_templates_that_are_read_twice(text: str, expected: str) -> None:
+    """The same warning for `{{ ... }}`, at the output that stands in the code."""
+    assert findings(text) == [expected]

@@ -71,6 +71,10 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
     check_functions(reading, root, fields.get("inputs", {}))
     if reading.language.has_references and not reading.is_checked:
         check_references(reading, fields.get("inputs", {}), end)
+    elif not reading.language.has_references:
+        from resile.dialects.native.output_checks import check_outputs
+
+        check_outputs(reading)
     if not _UNUSED_REPORTED.isdisjoint(root.entries):
         from resile.dialects.native.failures.error_policy import report_unused
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.nodes import Mark, Node
+from resile.dialects.formats.nodes import Mark, Node, Scalar
 from resile.dialects.native.context import NativeReading, Scope, StepDraft
 from resile.dialects.native.keys.steps import ROOTS
 from resile.dialects.reading.context import Reading, Text
@@ -208,16 +208,7 @@ class _ReferenceChecker:
         """The position of a part of a text in the file, behind `skip` others like it."""
         if not self.lines:
             self.lines = self.reading.source.data.decode("utf-8").split("\n")
-        lines = self.lines
-        line, column = text.node.line, text.node.column
-        for number in range(line - 1, min(len(lines), line + text.node.text.count("\n") + 1_000)):
-            at = lines[number].find(wanted, column - 1 if number == line - 1 else 0)
-            while at >= 0:
-                if not skip:
-                    return Mark(number + 1, at + 1)
-                skip -= 1
-                at = lines[number].find(wanted, at + 1)
-        return Mark(line, column)
+        return place_in(self.lines, text.node, wanted, skip)
 
     def _error(self, ref: _Reference, message: str, hint: str = "") -> None:
         place = None if self.report.full else self._place_of_name(ref.text, ref.name, ref.offset)
@@ -376,6 +367,19 @@ class _ReferenceChecker:
             return self._map_step() is not None
         roots = ("inputs", "env", "steps", "execution", *(("error", "shell") if self._in_repair(text) else ()))
         return len(path) > 1 and path[0] in roots
+
+
+def place_in(lines: list[str], node: Scalar, wanted: str, skip: int) -> Mark:
+    """The position of a part of a text in the lines of its file, behind `skip` others like it."""
+    line, column = node.line, node.column
+    for number in range(line - 1, min(len(lines), line + node.text.count("\n") + 1_000)):
+        at = lines[number].find(wanted, column - 1 if number == line - 1 else 0)
+        while at >= 0:
+            if not skip:
+                return Mark(number + 1, at + 1)
+            skip -= 1
+            at = lines[number].find(wanted, at + 1)
+    return Mark(line, column)
 
 
 def _has_arrays(program: str) -> bool:

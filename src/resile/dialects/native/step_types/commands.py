@@ -39,7 +39,8 @@ def _validate(reading: NativeReading, _: str, node: Mapping, fields: dict[str, A
 
 
 def _record_references(reading: NativeReading, command: Node, program: str) -> None:
-    if isinstance(command, Scalar) and "${" in command.text:
+    mark = "${" if reading.language.has_references else "{{"
+    if isinstance(command, Scalar) and mark in command.text:
         reading.refers(command, program)
 
 
