@@ -34,24 +34,23 @@ HINTS = {
 }
 """How to write each of them so that the value stays a value."""
 
-_SHELL = re.compile(r"(?:ba|da|z|mk|k|a|fi|tc|c)?sh")
-_PYTHON = re.compile(r"python[0-9.]*|pypy[0-9]*")
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "mksh", "ksh", "ash", "fish", "tcsh", "csh"))
 # The option behind which code stands, and the name of that form. A shell's options end with the code: `-ec CODE`.
 _BY_OPTION = {
-    "perl": ("perl -e", re.compile(r"-[A-Za-z0-9.]*[eE]")),
-    "ruby": ("ruby -e", re.compile(r"-[A-Za-z0-9.]*e")),
-    "node": ("node -e", re.compile(r"-p?e|-p|--eval|--print")),
-    "nodejs": ("node -e", re.compile(r"-p?e|-p|--eval|--print")),
-    "php": ("php -r", re.compile(r"-r")),
-    "su": ("su -c", re.compile(r"-c|--command")),
-    "runuser": ("su -c", re.compile(r"-c|--command")),
-    "sg": ("su -c", re.compile(r"-c")),
-    "flock": ("flock -c", re.compile(r"-c|--command")),
-    "script": ("script -c", re.compile(r"-[a-z]*c|--command")),
+    "perl": ("perl -e", r"-[A-Za-z0-9.]*[eE]"),
+    "ruby": ("ruby -e", r"-[A-Za-z0-9.]*e"),
+    "node": ("node -e", r"-p?e|-p|--eval|--print"),
+    "nodejs": ("node -e", r"-p?e|-p|--eval|--print"),
+    "php": ("php -r", r"-r"),
+    "su": ("su -c", r"-c|--command"),
+    "runuser": ("su -c", r"-c|--command"),
+    "sg": ("su -c", r"-c"),
+    "flock": ("flock -c", r"-c|--command"),
+    "script": ("script -c", r"-[a-z]*c|--command"),
 }
 _SCRIPTED = frozenset(("perl", "ruby", "node", "nodejs", "php"))
-_SHELL_CODE = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
-_PYTHON_CODE = re.compile(r"-[A-Za-z]*c")
+_SHELL_CODE = r"-[A-Za-z]*c[A-Za-z]*"
+_PYTHON_CODE = r"-[A-Za-z]*c"
 _AWKS = frozenset(("awk", "gawk", "mawk", "nawk"))
 _SEDS = frozenset(("sed", "gsed"))
 _WRAPPERS = frozenset(
@@ -71,7 +70,7 @@ _STANDARD_INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 SUSPECTS = frozenset(
     ("eval", "source", ".", "watch", "parallel", "ssh", "python", "at", "batch", *_BY_OPTION, *_AWKS, *_SEDS)
 )
-"""Words without which no second interpreter is in a command; so are `_SHELL` and `_PYTHON`."""
+"""Words without which no second interpreter is in a command; so are shells and Pythons."""
 
 
 def is_suspect(word: str) -> bool:
@@ -84,9 +83,9 @@ def code_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
     for number, word in enumerate(words):
         name = word.rpartition("/")[2]
         rest = range(number + 1, len(words))
-        if _SHELL.fullmatch(name):
+        if name in _SHELLS:
             yield from _behind_option(words, rest, "sh -c", _SHELL_CODE, "sh")
-        elif _PYTHON.fullmatch(name):
+        elif _is_python(name):
             yield from _behind_option(words, rest, "python -c", _PYTHON_CODE, "python")
         elif name in _BY_OPTION:
             ends = "python" if name in _SCRIPTED else ""
@@ -113,9 +112,9 @@ def reader_of_input(words: Sequence[str]) -> str:
         if not is_suspect(name) or not _is_command(words, number):
             continue
         rest = range(number + 1, len(words))
-        if _SHELL.fullmatch(name):
+        if name in _SHELLS:
             return "sh" if _reads_input(words, rest, "sh", _SHELL_CODE) else ""
-        if _PYTHON.fullmatch(name):
+        if _is_python(name):
             return "python" if _reads_input(words, rest, "python", _PYTHON_CODE) else ""
         if name in ("source", ".") and _reads_input(words, rest, "sh", _SHELL_CODE):
             return "source"
@@ -131,9 +130,13 @@ def runs_files(words: Sequence[str]) -> str:
     """The form in which a command runs the file that it is given: a shell, or `source`; empty if it does not."""
     for number, word in enumerate(words):
         name = word.rpartition("/")[2]
-        if _is_command(words, number) and (name in ("source", ".") or _SHELL.fullmatch(name)):
+        if _is_command(words, number) and (name in ("source", ".") or name in _SHELLS):
             return "source" if name in ("source", ".") else "sh -c"
     return ""
+
+
+def _is_python(name: str) -> bool:
+    return name.rstrip("0123456789.") in ("python", "pypy")
 
 
 def _is_command(words: Sequence[str], number: int) -> bool:
@@ -142,7 +145,7 @@ def _is_command(words: Sequence[str], number: int) -> bool:
 
 
 def _behind_option(
-    words: Sequence[str], rest: range, form: str, option: re.Pattern[str], ends: str = ""
+    words: Sequence[str], rest: range, form: str, option: str, ends: str = ""
 ) -> Iterator[tuple[int, str]]:
     """The word behind each option that announces code, or the option itself if the code is glued to it.
 
@@ -155,7 +158,7 @@ def _behind_option(
             if ends and not skips:
                 return
             skips = False
-        elif option.fullmatch(word):
+        elif re.fullmatch(option, word):
             after = at + 1
             while ends == "sh" and after < len(words) and words[after][:1] in ("-", "+"):
                 after += 1
@@ -164,7 +167,7 @@ def _behind_option(
             if ends == "sh" or form == "python -c":
                 return
             skips = True
-        elif option.match(word) and (not word.startswith("--") or option.fullmatch(word.partition("=")[0])):
+        elif re.match(option, word) and (not word.startswith("--") or re.fullmatch(option, word.partition("=")[0])):
             yield at, form
         else:
             skips = word in _TAKES_WORD[ends] if ends else False
@@ -201,14 +204,14 @@ def _sed_words(words: Sequence[str], rest: range) -> Iterator[tuple[int, str]]:
         yield from ((at, "sed") for at in _operands(words, rest, "sed")[:1])
 
 
-def _reads_input(words: Sequence[str], rest: range, kind: str, code: re.Pattern[str]) -> bool:
+def _reads_input(words: Sequence[str], rest: range, kind: str, code: str) -> bool:
     """Does an interpreter with these words run its standard input: has it no code and no file?"""
     skips = False
     for at in rest:
         word = words[at]
         if skips:
             skips = False
-        elif code.fullmatch(word) or word == "-m":
+        elif re.fullmatch(code, word) or word == "-m":
             return False
         elif word in ("-", "-s", *_STANDARD_INPUT) or (kind == "sh" and re.fullmatch(r"-[a-z]*s[a-z]*", word)):
             return True
