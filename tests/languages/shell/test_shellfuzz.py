@@ -14,7 +14,7 @@ from tests.languages.shell.fuzz.run import installed
 SAMPLE = [
     value
     for value in PAYLOADS
-    if value.startswith(("$(", "';", "a[", "PATH[", "/e;", "x[")) or value in ("5", "a\nb\n")
+    if value.startswith(("$(", "';", "a[", "PATH[", "/e;", "x[", "-v", "-A")) or value in ("5", "a\nb\n")
 ]
 
 
