@@ -36,7 +36,7 @@ def findings(keys: str, above: str = "") -> list[str]:
         ("ir: {collect: [a]}", ["f:4:21: error: expected a mapping of names to templates, or to {code}, not a list [type]"]),
         ("ir: {query: {engine: oracle}}", ["f:4:28: error: `query`: invalid enum value 'oracle' [type]"]),
         ("ir: {query: {engine: duckdb, sql: x}}", ["f:4:36: error: there is no key `sql` here [unknown-key]\n  hint: keys: `engine`, "
-                                             "`statements`, `file`, `auth`, `database`, `params`, `table`, `rows`, `columns`, `key`"]),
+                                             "`statements`, `file`, `auth`, `database`, `params`, `table`, `rows`, `columns`, `key` and 1 more"]),
         ("ir: {function: {name: f}}", ["f:4:22: error: `function` needs `file` or `module`, one of them [value]"]),
         ("ir: {function: {name: f, file: f.py, module: m}}", ["f:4:22: error: `function` needs `file` or `module`, one of them [value]"]),
         ("ir: {function: {name: f, module: m, arg: []}}",

@@ -235,6 +235,9 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ],
     ("a secret", "env"): [(workflow_with("secrets: {T: {env: X}}").secrets, {"T": Secret(env="X")})],
     ("a secret", "file"): [(workflow_with("secrets: {T: {file: t.txt}}").secrets, {"T": Secret(file="t.txt")})],
+    ("a secret", "optional"): [
+        (workflow_with("secrets: {T: {env: X, optional: true}}").secrets, {"T": Secret(env="X", is_optional=True)}),
+    ],
 }  # fmt: skip
 
 
