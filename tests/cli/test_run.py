@@ -29,7 +29,9 @@ steps:
   behind: {shell: echo behind, needs: [broken]}
 """
 WIDE = "resile: 1\nsteps:\n  a:\n    shell: echo ran\n    resources: {cpus: 2}\n"
-JOB_KEYS = ["id", "step", "scope", "status", "recovered", "tolerated", "attempts", "exit_code", "seconds", "cause"]
+JOB_KEYS = [
+    "id", "step", "scope", "status", "recovered", "tolerated", "output_lost", "attempts", "exit_code", "seconds", "cause",
+]  # fmt: skip
 
 
 def facts(document: dict[str, object]) -> list[tuple[object, ...]]:

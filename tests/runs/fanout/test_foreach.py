@@ -98,7 +98,10 @@ def test_jumps_across_scopes_are_refused_when_the_file_is_loaded(flows: Flows) -
         "  each: {shell: x, needs: [list], on_failure: {goto: before}}\n"
         "  after: {shell: x, needs: [each], fanout: reduce, on_failure: {goto: each, run: [each]}}\n"
     )
-    assert flows.refused(text) == ["`before` is outside of the item, and nothing jumps out of one"]
+    assert flows.refused(text) == [
+        "`before` is outside of the item, and nothing jumps out of one",
+        "`each` runs inside the items of `each`, and nothing jumps into an item",
+    ]
 
 
 def test_a_computed_jump_out_of_an_item_is_not_taken(flows: Flows) -> None:
