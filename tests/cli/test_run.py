@@ -30,7 +30,8 @@ steps:
 """
 WIDE = "resile: 1\nsteps:\n  a:\n    shell: echo ran\n    resources: {cpus: 2}\n"
 JOB_KEYS = [
-    "id", "step", "scope", "status", "recovered", "tolerated", "output_lost", "attempts", "exit_code", "seconds", "cause",
+    "id", "step", "scope", "status", "recovered", "tolerated", "output_lost", "attempts", "exit_code", "seconds",
+    "cause",
 ]  # fmt: skip
 
 
