@@ -27,7 +27,7 @@ def cases(draw: st.DrawFn) -> tuple[Workflow, dict[str, str], dict[str, int], in
         needs: list[Need] = []
         for _ in range(draw(st.integers(0, 3)) if number else 0):
             members = draw(st.lists(st.integers(0, number - 1), min_size=1, max_size=3, unique=True))
-            needs.append(Need(tuple(f"s{member}" for member in members), draw(st.booleans())))
+            needs.append(Need(tuple(f"s{member}" for member in members), draw(st.booleans()), draw(st.booleans())))
         rules = [Rule(then="retry", text="retry", limit=retries[name])] if retries[name] else []
         rules += [Rule(then="tolerate", text="tolerate")] if fate[name] == "tolerated" else []
         steps.append(

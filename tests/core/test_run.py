@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from resile.core.actions import FindAttempt, SetTimer, StopEngine
+from resile.core.actions import FindAttempt, SetTimer, StartAttempt, StopEngine
 from resile.core.causal_history import causal_history
 from resile.core.events import (
     AttemptAdopted,
+    AttemptEnded,
     AttemptStarted,
     AttemptWithdrawn,
     CancelRequested,
@@ -16,7 +17,7 @@ from resile.core.events import (
 )
 from resile.core.scheduling.finish import execution
 from resile.core.state import decode, encode
-from resile.model.failure import Outcome
+from resile.model.failure import Outcome, Usage
 from resile.model.rules import Backoff, Match
 from resile.model.workflow import Noop, Rule, Shell, Step
 from tests.core.scheduling.test_dependencies import step
@@ -40,6 +41,62 @@ def test_the_canonical_events_of_a_retried_step_are_in_order() -> None:
     ]
     assert world.types()[:2] == ["playbook_started", "workflow_initialized"]
     assert world.types()[-2:] == ["workflow_completed", "playbook_completed"]
+
+
+def test_the_start_of_each_attempt_names_its_process() -> None:
+    """With the pid where there is a process, of the first attempt as of the next; and without where there is none."""
+    world = World(flow(step("a", rules=(TWICE,)), step("b", "a"))).start()
+    while not world.ended:
+        if isinstance(order := world.orders[0], StartAttempt):
+            pid = 70 + order.attempt if world.name(order.job) == "a" else 0
+            world.feed(AttemptStarted(world.clock, order.job, order.attempt, pid))
+            outcome = failed() if pid == 71 else OK
+            world.feed(AttemptEnded(world.clock, order.job, order.attempt, outcome))
+            world.orders.remove(order)
+        else:
+            world.perform()
+    pids = [note.data for note in world.notes if note.type == "attempt_started" and note.step in ("a", "b")]
+    assert pids == [{"pid": 71}, {"pid": 72}, {}]
+
+
+def test_every_event_names_the_one_that_caused_it() -> None:
+    """The event before it, in a run that does one thing after the other; a step names the end of the step it needs."""
+    tolerate = Rule(then="tolerate", text="on_failure: true")
+    graph = (step("a", rules=(TWICE,)), step("b", "a"), step("c", "a", rules=(tolerate,)))
+    world = World(flow(*graph), lambda name, n: failed() if name == "c" or (name == "a" and n == 1) else OK).run()
+    assert [note.seq for note in world.notes] == list(range(1, len(world.notes) + 1))
+    others = [note for note in world.notes if note.because != note.seq - 1]
+    assert [(note.type, note.step) for note in others] == [("step_started", "c")]
+    assert world.notes[others[0].because - 1].type == "step_completed"
+    assert world.notes[others[0].because - 1].step == "a"
+
+
+def test_the_end_of_a_run_says_how_long_it_took_and_what_failed() -> None:
+    """One second for each step and for `end`, whatever the clock said when the run began."""
+    world = World(flow(step("a"), step("b")), lambda name, _: failed() if name == "b" else OK)
+    world.clock = 1_000.0
+    world.run()
+    (ended,) = (note for note in world.notes if note.type == "playbook_failed")
+    assert ended.data == {
+        "evaluated_by_end_step": True,
+        "total_steps": 2,
+        "failed_steps_count": 1,
+        "failed_steps": ["b"],
+        "duration_ms": 3_000,
+    }
+
+
+def test_the_end_of_an_attempt_says_what_it_used() -> None:
+    """In microseconds, as it was measured."""
+    used = Outcome(0, usage=Usage(1.23456789, 0.12345678, 4_096))
+    world = World(flow(step("a")), lambda *_: used).run()
+    (ended,) = (note for note in world.notes if note.type == "attempt_succeeded" and note.step == "a")
+    assert ended.data == {
+        "exit_code": 0,
+        "wall_seconds": 1.234568,
+        "cpu_seconds": 0.123457,
+        "rss_bytes_max": 4_096,
+    }
 
 
 def test_retries_are_counted_and_then_the_failure_stands() -> None:
@@ -132,12 +189,15 @@ def test_cancel_stops_everything_but_end() -> None:
 
 
 def test_an_attempt_that_never_started_costs_nothing() -> None:
-    """A withdrawn reservation is ready again under the same attempt number."""
+    """A withdrawn reservation is ready again under the same attempt number, and for the same reason."""
     world = World(flow(step("a"))).start()
+    reason = world.state.jobs[1].because
+    assert reason
     world.orders.clear()
     world.feed(AttemptWithdrawn(1.0, 1, 1))
     order = world.orders[0]
     assert (order.job, order.attempt) == (1, 1)  # type: ignore[union-attr]
+    assert world.state.jobs[1].because == reason
 
 
 def test_an_interrupted_attempt_gets_a_new_number_but_spends_no_rule() -> None:
@@ -219,7 +279,7 @@ def test_remediation_only_steps_do_not_run_by_themselves() -> None:
 def test_a_story_tells_causes_first() -> None:
     """The story of a canceled step begins with the failure that caused it."""
     world = World(flow(step("a"), step("b", "a"), step("z")), lambda name, _: failed() if name == "a" else OK).run()
-    told = [(note.type, note.step) for note in causal_history(world.notes, 2)]
+    told = [(note.type, note.step) for note in causal_history(world.notes, (2,))]
     assert told[0] == ("playbook_started", "")
     assert told[-2:] == [("step_failed", "a"), ("step_canceled", "b")]
     assert all(name != "z" for _, name in told)

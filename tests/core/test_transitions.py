@@ -21,9 +21,10 @@ def test_every_status_can_be_reached_and_left() -> None:
 
 
 def test_no_job_leaves_its_end_but_to_start_over() -> None:
-    """From a terminal status a job is reopened, fails for a spent budget, or is disabled for the next epoch."""
+    """From a terminal status a job is reopened, fails for a spent budget, is disabled, or a redrive completes it."""
     beyond = {target.name for source, target in TRANSITIONS if source in TERMINAL}
-    assert beyond == {"blocked", "failed", "disabled"}
+    assert beyond == {"blocked", "failed", "disabled", "completed"}
+    assert [source.name for source, target in TRANSITIONS if source in TERMINAL and target is COMPLETED] == ["failed"]
 
 
 def test_a_transition_that_the_table_lacks_is_refused() -> None:

@@ -35,7 +35,7 @@ from resile.core.events import (
 from resile.core.react import react
 from resile.core.state import ROOT, State, decode, encode, new_state
 from resile.model.failure import Failure, Outcome
-from resile.model.workflow import Noop, Step, Workflow
+from resile.model.workflow import EDITION, Noop, Step, Workflow
 from tests.core.invariants import broken_invariants
 
 OK = Outcome(exit_code=0)
@@ -49,7 +49,8 @@ def failed(code: int = 1, kind: str = "exit", signal: int | None = None) -> Outc
 def flow(*steps: Step, end: Step | None = None, **keys: object) -> Workflow:
     """A workflow of these steps."""
     closing = end or Step(name="end", action=Noop())
-    return Workflow(name="t", dialect="native", file="t.yaml", folder=".", steps=steps, end=closing, **keys)  # type: ignore[arg-type]
+    fixed: dict[str, object] = {"edition": EDITION, **keys}
+    return Workflow(name="t", dialect="native", file="t.yaml", folder=".", steps=steps, end=closing, **fixed)  # type: ignore[arg-type]
 
 
 class World:

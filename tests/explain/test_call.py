@@ -53,6 +53,7 @@ def test_for_programs(flows: ExplainFlows) -> None:
         "failures": 1,
         "canceled": None,
         "omitted": 0,
+        "inputs": {},
     }
     place = {"scope": "root", "where": "flow.yaml:5:3", "status": "skipped"}
     assert skipped == {"job": 2, "step": "b", **place, "why": "`when` is false: false (flow.yaml:5:30)"}

@@ -72,7 +72,8 @@ def test_handlers(flows: ExplainFlows) -> None:
         - {id: stand, shell: ./step stand 1, on_failure: ./step mend}
         - {id: again, shell: ./step again 1, on_failure: {shell: ./step mend, max_attempts: 2}}
         - {id: other, shell: ./step other 1, on_failure: {strategy: fallback, commands: [echo staging]}}
-        - {id: loose, shell: ./step loose 1, on_failure: [./step mend, ./step worse 1 9, ./step never]}
+        - {id: loose, shell: ./step loose 1, on_failure: [./step mend, ./step worse 1 9, ./step never],
+           fail_workflow: false}
         """
     )
     assert text == lines("""
@@ -100,12 +101,12 @@ def test_handlers(flows: ExplainFlows) -> None:
         loose (flow.yaml:7:8) failed, tolerated
           attempt 1: exit code 1: loose is broken
             answers   flow.yaml:7:38 on_failure: recovery
-            repair    failed: loose.on_failure: on_failure-2 failed
+            repair    failed: loose/on_failure-2 failed
               loose/on_failure-2 (flow.yaml:7:64) failed
                 attempt 1: exit code 9: worse is broken
                   then      the step has no rule, so the failure stands
                 canceled because of it: on_failure-3
-            answers   flow.yaml:7:38 on_failure: tolerate
+            answers   flow.yaml:8:4 fail_workflow: false
             then      the failure is tolerated: what needs the step runs
     """)
 
@@ -207,7 +208,7 @@ def test_code_that_is_asked(flows: ExplainFlows) -> None:
     """An answer that may not be, an answer of nothing, and a `when` that is broken."""
     text = flows.run_and_explain(
         """
-        name: code
+        ir: {condition_errors: skip}
         steps:
         - {id: a, shell: ./step a}
         - {id: b, shell: ./step b 1, on_failure: {goto_js: "return 'nowhere'", goto: a}}
@@ -218,7 +219,7 @@ def test_code_that_is_asked(flows: ExplainFlows) -> None:
     )
     text = re.sub(r"ReferenceError: x is not defined .*", "…", text)
     assert text == lines("""
-        run 1 code failed: d failed
+        run 1 flow failed: d failed
 
         b (flow.yaml:5:8) passed at attempt 2
           attempt 1: exit code 1: b is broken

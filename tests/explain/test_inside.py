@@ -185,7 +185,8 @@ def test_a_map_inside_a_map(flows: ExplainFlows) -> None:
               input: [a, b]
               steps:
               - id: inner
-                map: {input: [x, y], steps: [{id: work, shell: 'test ${item} != y || exit 3'}]}
+                map: {input: [x, y], steps: [{id: work, shell: 'test ${item} != y || exit 3'}],
+                      error_policy: {continue_on_failure: true}}
         """
     )
     assert text == lines("""
@@ -307,7 +308,8 @@ def test_a_redrive_inside_of_items(flows: ExplainFlows) -> None:
               input: [a]
               steps:
               - id: inner
-                map: {input: [x, y], steps: [{id: work, shell: 'test -e fixed || test ${item} != y || exit 3'}]}
+                map: {input: [x, y], steps: [{id: work, shell: 'test -e fixed || test ${item} != y || exit 3'}],
+                      error_policy: {continue_on_failure: true}}
         """
     )
     (flows.folder / "fixed").touch()

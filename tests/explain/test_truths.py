@@ -40,7 +40,8 @@ steps:
     map:
       input: [[1], [2, 3], [4]]
       steps:
-        inner: {map: {input: "echo '${item}'", steps: [{id: go, shell: exit 1}]}}
+        inner: {map: {input: "echo '${item}'", steps: [{id: go, shell: exit 1}],
+                      error_policy: {continue_on_failure: true}}}
 """
 
 

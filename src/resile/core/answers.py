@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from resile.core.attempts import job_of_report
 from resile.core.events import ArcsAnswered, ConditionAnswered, Judged, RouteAnswered, TimerFired, ValueAnswered
 from resile.core.reaction import Reaction
-from resile.core.recovery.ladder import apply_route_answer, apply_rule_answer, repair_or_carry_out
-from resile.core.recovery.on_success import apply_success_answer
-from resile.core.recovery.repair import expire_repair
 from resile.core.scheduling.arcs import fail, settle_done, settle_or_revisit, take_arcs
 from resile.core.scheduling.dependencies import recount
 from resile.core.scheduling.reserve_ahead import block_again
@@ -55,6 +54,9 @@ def on_arcs_answered(reaction: Reaction, event: ArcsAnswered) -> None:
 
 def on_route_answered(reaction: Reaction, event: RouteAnswered) -> None:
     """Handle the answer of a rule's or `on_success`'s code: run the steps or go to the step that it names."""
+    from resile.core.recovery.ladder import apply_route_answer, apply_rule_answer
+    from resile.core.recovery.on_success import apply_success_answer
+
     job = reaction.state.jobs.get(event.job)
     if job is None or job.waits_for != event.about:
         return
@@ -90,6 +92,9 @@ def on_timer_fired(reaction: Reaction, event: TimerFired) -> None:
     job = job_of_report(reaction.state, event.job, event.attempt)
     if job is None or job.status is not RECOVERING:
         return
+    from resile.core.recovery.ladder import repair_or_carry_out
+    from resile.core.recovery.repair import expire_repair
+
     if event.repair:
         expire_repair(reaction, job)
     elif job.active:
@@ -103,7 +108,9 @@ def on_judged(reaction: Reaction, event: Judged) -> None:
     job = state.jobs.get(event.job)
     if job is None or job.status is not PENDING_FAILED:
         return
-    data = {"verdict": event.verdict, "by": event.by, "reason": event.reason}
+    data: dict[str, Any] = {"verdict": event.verdict, "by": event.by, "actor": event.by, "reason": event.reason}
+    if event.confidence is not None:
+        data["confidence"] = event.confidence
     reaction.note("step_judged", job, data)
     reaction.summarize_route(job, "judge", event.verdict, None, event.reason or "judge")
     match event.verdict:

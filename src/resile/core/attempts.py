@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from resile.core.actions import KillAttempt
 from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, AttemptWithdrawn
+from resile.core.growth import add_grown
 from resile.core.reaction import Reaction
-from resile.core.recovery.ladder import climb
-from resile.core.recovery.on_success import attempt_succeeded
-from resile.core.scheduling.arcs import fail, settle_or_revisit
+from resile.core.scheduling.arcs import fail, settle_or_revisit, succeed
 from resile.core.scheduling.goto import reopen_if_stale
 from resile.core.scheduling.reservations import release
 from resile.core.scheduling.reserve_ahead import block_again, cancel_early_reservation
 from resile.core.state import ROOT, Failed, Job, State
 from resile.core.transitions import set_status
-from resile.model.failure import Failure, Kind
+from resile.model.failure import Failure, Kind, Outcome
 from resile.model.status import CANCELED, PENDING, RECOVERING, RUNNING, TERMINATED
 from resile.model.workflow import Child, FanOut
 
@@ -56,12 +57,13 @@ def on_attempt_adopted(reaction: Reaction, event: AttemptAdopted) -> None:
 def _note_start(reaction: Reaction, job: Job, pid: int) -> None:
     """Note the start of a step (once for each visit) and of this attempt."""
     set_status(job, RUNNING)
+    data = {"pid": pid} if pid else {}
     if not job.visit:
         job.visit = "started"
         reaction.state.set_began(job, reaction.at)
-        reaction.note_pair("step_started", "attempt_started", job, {"pid": pid} if pid else {}, job.because)
+        reaction.note_pair("step_started", "attempt_started", job, data, job.because)
     else:
-        reaction.note("attempt_started", job, {"pid": pid} if pid else {})
+        reaction.note("attempt_started", job, data)
 
 
 def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
@@ -92,6 +94,8 @@ def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
         state.frame_of(job.scope).values = {
             name: value for name, value in values.items() if name not in [one.name for one in step.capture]
         }
+    if outcome.values_grown or outcome.memory_grown:
+        outcome = _with_growth(state, job, outcome)
     if outcome.values:
         state.frame_of(job.scope).values.update(outcome.values)
         if outcome.failure is None and state.is_end(job):
@@ -101,12 +105,12 @@ def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
     if outcome.failure is None:
         reaction.note("attempt_succeeded", job, _usage_data(event))
         if not job.stale or not reopen_if_stale(reaction, job):
-            attempt_succeeded(reaction, job)
+            _succeed(reaction, job)
         return
     failure = outcome.failure
     kind = "attempt_lost" if failure.kind == Kind.LOST else "attempt_failed"
     reaction.note(kind, job, _usage_data(event) | _failure_data(failure))
-    if event.canceled:
+    if event.canceled and not job.stale:
         settle_or_revisit(reaction, job, TERMINATED, {"message": failure.message})
         return
     if reopen_if_stale(reaction, job):
@@ -116,7 +120,33 @@ def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
     if state.is_stopping(job) and not state.is_end(job):
         fail(reaction, job, failure.message)
     else:
-        climb(reaction, job, failure)
+        _climb(reaction, job, failure)
+
+
+def _succeed(reaction: Reaction, job: Job) -> None:
+    """Settle a job whose attempt succeeded, after its `on_success`; that module is imported with the first one."""
+    if reaction.state.step_of(job).on_success is None:
+        succeed(reaction, job)
+        return
+    from resile.core.recovery.on_success import attempt_succeeded
+
+    attempt_succeeded(reaction, job)
+
+
+def _climb(reaction: Reaction, job: Job, failure: Failure) -> None:
+    """Look for the rule that answers a failure; the modules for that are imported with the first one."""
+    from resile.core.recovery.ladder import climb
+
+    climb(reaction, job, failure)
+
+
+def _with_growth(state: State, job: Job, outcome: Outcome) -> Outcome:
+    """The outcome with the whole lists and mappings that it added to."""
+    return replace(
+        outcome,
+        values=add_grown(state.frame_of(job.scope).values, outcome.values, outcome.values_grown),
+        memory=add_grown(state.memory, outcome.memory, outcome.memory_grown),
+    )
 
 
 def _lose_early(reaction: Reaction, event: AttemptEnded, job: Job, failure: Failure) -> None:
@@ -129,7 +159,7 @@ def _lose_early(reaction: Reaction, event: AttemptEnded, job: Job, failure: Fail
     if state.step_of(job).on_loss == "park" and not state.is_stopping(job):
         set_status(job, RUNNING)
         reaction.note("attempt_lost", job, _usage_data(event) | _failure_data(failure))
-        climb(reaction, job, failure)
+        _climb(reaction, job, failure)
         return
     reaction.note("attempt_lost", job, _usage_data(event) | _failure_data(failure))
     if state.is_stopping(job):
@@ -160,9 +190,10 @@ def _begin_hosting(reaction: Reaction, event: AttemptEnded, job: Job) -> None:
     if state.is_stopping(job):
         settle_or_revisit(reaction, job, TERMINATED, {})
     elif isinstance(state.step_of(job).action, FanOut):
-        begin_items(reaction, job, values["items"], began)
+        goes_on = values.get("again", False)
+        begin_items(reaction, job, values["items"], began, goes_on=goes_on, remarks=event.outcome.remarks)
     else:
-        begin_child(reaction, job, values, began)
+        begin_child(reaction, job, values, began, event.outcome.kept)
 
 
 def _usage_data(event: AttemptEnded) -> dict[str, Any]:
@@ -177,6 +208,8 @@ def _usage_data(event: AttemptEnded) -> dict[str, Any]:
     }
     if outcome.memory:
         data["memory"] = outcome.memory
+    if outcome.memory_grown:
+        data["memory_grown"] = [{"path": list(one.path), "entries": one.entries} for one in outcome.memory_grown]
     if outcome.output_lost:
         data["output_lost"] = True
     if outcome.remarks:

@@ -62,12 +62,14 @@ class _OfAttempt(_OfJob, frozen=True):
 
 
 class RunStarted(_OfRun, frozen=True, tag="run_started"):
-    """A run was created and an engine took it up."""
+    """A run was created and an engine took it up; `source` is the hash of its file, `by` who handed it to a server."""
 
     capacity: Capacity
     inputs: dict[str, Any] = {}
     options: Options = Options()
     machine: Machine | None = None
+    source: str = ""
+    by: str = ""
 
 
 class RunResumed(_OfRun, frozen=True, tag="run_resumed"):
@@ -162,12 +164,16 @@ class TimerFired(_OfAttempt, frozen=True, tag="timer_fired"):
 
 
 class ItemsRead(_OfJob, frozen=True, tag="items_read"):
-    """The next items of a fan-out were read; reading continues at `place`, and `last` says that there are no more."""
+    """The next items of a fan-out were read; reading continues at `place`, and `last` says that there are no more.
+
+    `kept` are the stored scopes of items among these that go on where they failed in an earlier epoch.
+    """
 
     label: str
     items: tuple[Item, ...]
     place: int
     last: bool = False
+    kept: tuple[dict[str, Any], ...] = ()
 
 
 class Redriven(_OfRun, frozen=True, tag="redriven"):
@@ -190,7 +196,10 @@ class GroupsRead(_OfRun, frozen=True, tag="groups_read"):
 
 
 class Judged(_OfJob, frozen=True, tag="judged"):
-    """A user judged a parked failure; `offline` while no engine drove the run: nothing was reserved then."""
+    """A user judged a parked failure; `offline` while no engine drove the run: nothing was reserved then.
+
+    `confidence`, from 0 to 1, is how sure a judge says to be.
+    """
 
     verdict: Literal["retry", "skip", "fail"]
     by: str = ""
@@ -198,6 +207,15 @@ class Judged(_OfJob, frozen=True, tag="judged"):
     output: Any = None
     memory_bytes: int = 0
     runtime_seconds: float = 0.0
+    offline: bool = False
+    confidence: float | None = None
+
+
+class RetryRequested(_OfJob, frozen=True, tag="retry_requested"):
+    """A user runs a job again that runs, or has failed; `offline` as in `Judged`."""
+
+    by: str = ""
+    reason: str = ""
     offline: bool = False
 
 
@@ -210,10 +228,14 @@ class CancelRequested(_OfRun, frozen=True, tag="cancel_requested"):
 
 
 class EpochStarted(_OfRun, frozen=True, tag="epoch_started"):
-    """A user restarted the run in a new epoch; with `failed_only` completed jobs stay completed."""
+    """A user restarted the run in a new epoch; with `failed_only` what completed stays completed, at any depth.
+
+    `inputs` are its inputs from now on; None keeps those that it has.
+    """
 
     failed_only: bool = False
     by: str = ""
+    inputs: dict[str, Any] | None = None
 
 
 Event = (
@@ -232,6 +254,7 @@ Event = (
     | CancelRequested
     | EpochStarted
     | Judged
+    | RetryRequested
     | Redriven
     | GroupsRead
 )

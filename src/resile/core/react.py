@@ -1,8 +1,8 @@
 """The entry point: `react(state, event) -> (state, actions)`. Run state changes here and nowhere else.
 
-The table HANDLERS maps each event to its handler; docs/state-machine.md is generated from it. The state is changed in
-place and returned, because a run of 100,000 jobs can't be copied for each event; `react` is pure all the same: no
-clock, no IO, no randomness, and the same events always give the same state and actions.
+The table HANDLERS maps each event to its handler; docs/reference/state-machine.md is generated from it. The state is
+changed in place and returned, because a run of 100,000 jobs can't be copied for each event; `react` is pure all the
+same: no clock, no IO, no randomness, and the same events always give the same state and actions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from resile.core import actions, answers, attempts, events
 from resile.core.reaction import Reaction
+from resile.core.scheduling.arcs import pass_over
 from resile.core.scheduling.epochs import begin_epoch, open_root
 from resile.core.scheduling.finish import converge
 from resile.core.scheduling.ready_queue import dispatch
@@ -19,7 +20,7 @@ from resile.core.scheduling.scopes import stop_scope
 from resile.core.state import ROOT, Job, State
 from resile.model.status import PENDING, RECOVERING, RUNNING
 
-_BY_USERS = frozenset((events.CancelRequested, events.Judged))
+_BY_USERS = frozenset((events.CancelRequested, events.Judged, events.RetryRequested))
 
 
 def react(state: State, event: events.Event) -> tuple[State, list[actions.Action]]:
@@ -31,12 +32,7 @@ def react(state: State, event: events.Event) -> tuple[State, list[actions.Action
             state.forget(scope)
         state.scopes_to_drop = []
     HANDLERS[type(event)](reaction, event)
-    if reaction.wakeups:
-        # Here and below: modules that only repairs, fan-outs and child workflows need are imported on first use.
-        from resile.core.scheduling.wakeups import follow_up
-
-        while reaction.wakeups:
-            follow_up(reaction, state.jobs[reaction.wakeups.pop(0)])
+    _follow_up(reaction)
     # The start of a reserved attempt frees no slot and makes no job ready.
     if type(event) is not events.AttemptStarted:
         # Without an engine that could start it no attempt is reserved: so every reserved one may have started.
@@ -44,6 +40,12 @@ def react(state: State, event: events.Event) -> tuple[State, list[actions.Action
         if driven:
             dispatch(reaction)
         converge(reaction)
+        while reaction.left_out:
+            # A step that no arc reached was skipped, and one that the run leaves out came after it.
+            _follow_up(reaction)
+            if driven:
+                dispatch(reaction)
+            converge(reaction)
         if state.phase == "ending" and driven:
             dispatch(reaction)
     state.last_at = event.at
@@ -51,6 +53,18 @@ def react(state: State, event: events.Event) -> tuple[State, list[actions.Action
         # An event without a note still takes a number in the log.
         state.seq += 1
     return state, reaction.actions
+
+
+def _follow_up(reaction: Reaction) -> None:
+    """Continue what waits for settled jobs, and pass over the jobs that the run leaves out, until none is left."""
+    while reaction.wakeups or reaction.left_out:
+        if reaction.left_out:
+            pass_over(reaction, reaction.left_out.pop(0))
+            continue
+        # Here and below: modules that only repairs, fan-outs and child workflows need are imported on first use.
+        from resile.core.scheduling.wakeups import follow_up
+
+        follow_up(reaction, reaction.state.jobs[reaction.wakeups.pop(0)])
 
 
 def fold(state: State, log: Iterable[events.Event]) -> State:
@@ -65,12 +79,13 @@ def _run_started(reaction: Reaction, event: events.RunStarted) -> None:
     """Open the root scope and wake every step that waits for nothing."""
     state = reaction.state
     state.started_at = event.at
-    state.inputs = event.inputs
+    state.inputs, state.source = event.inputs, event.source
     state.options = event.options
     state.phase = "running"
     _use_machine(state, event.machine)
     _use_capacity(state, event.capacity)
-    seq = reaction.note_run("playbook_started", "running", 0, workflow=state.workflow.name)
+    started: dict[str, Any] = {"workflow": state.workflow.name, **({"actor": event.by} if event.by else {})}
+    seq = reaction.note_run("playbook_started", "running", 0, **started)
     seq = reaction.note_run("workflow_initialized", "running", seq, steps=len(state.workflow.steps))
     open_root(reaction, seq)
     if state.canceled:
@@ -180,15 +195,25 @@ def _cancel_requested(reaction: Reaction, event: events.CancelRequested) -> None
         return
     again = state.canceled
     state.canceled = True
-    because = reaction.note_run("cancel_requested", "running", state.seq, by=event.by, reason=event.reason)
+    data = {"by": event.by, "actor": event.by, "reason": event.reason}
+    because = reaction.note_run("cancel_requested", "running", state.seq, **data)
     if state.phase == "running":
         stop_scope(reaction, state.scopes[ROOT], because)
     elif again and (end := state.end_of(state.scopes[ROOT])).status in (PENDING, RUNNING):
         reaction.order(actions.KillAttempt(end.id, end.attempt, because))
 
 
+def _retry_requested(reaction: Reaction, event: events.RetryRequested) -> None:
+    """Run a job again on the request of a user; a run that has ended goes on."""
+    from resile.core.scheduling.retries import retry
+
+    retry(reaction, event)
+
+
 def _epoch_started(reaction: Reaction, event: events.EpochStarted) -> None:
     """Start the next epoch of the run; budgets and attempt numbers start from the beginning."""
+    if event.inputs is not None:
+        reaction.state.inputs = event.inputs
     begin_epoch(reaction, event.failed_only, event.by)
 
 
@@ -208,6 +233,7 @@ HANDLERS: dict[type, Callable[[Reaction, Any], None]] = {
     events.ValueAnswered: answers.on_value_answered,
     events.EpochStarted: _epoch_started,
     events.Judged: answers.on_judged,
+    events.RetryRequested: _retry_requested,
     events.Redriven: _redriven,
     events.GroupsRead: _groups_read,
 }

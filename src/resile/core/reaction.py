@@ -41,15 +41,17 @@ class Reaction:
 
     `order` adds an action: something that the engine must perform or write down. `wakeups` are settled jobs that
     another job waits for, and fan-outs with a settled item; wakeups.py works them off before the reaction ends.
+    `left_out` are jobs that could start now, and that the run leaves out.
     """
 
-    __slots__ = ("actions", "at", "order", "state", "wakeups")
+    __slots__ = ("actions", "at", "left_out", "order", "state", "wakeups")
 
     def __init__(self, state: State, at: float) -> None:
         self.state, self.at = state, at
         self.actions: list[Action] = []
         self.order = self.actions.append
         self.wakeups: list[int] = []
+        self.left_out: list[Job] = []
 
     def note(self, kind: str, job: Job, data: dict[str, Any] = _NOTHING, because: int = 0) -> int:
         """Note an event of a job; its cause is `because`, or else the job's own last note."""
@@ -116,7 +118,10 @@ class Reaction:
         if job.tokens:
             job.tokens -= 1
         step = state.plans[job.scope].steps[job.step]
-        if step.in_order and not has_turn(state, job):
+        if step.left_out:
+            job.because = because
+            self.left_out.append(job)
+        elif step.in_order and not has_turn(state, job):
             scope = state.scopes[job.scope]
             fan = state.fans[scope.owner]
             fan.held_back = {**fan.held_back, scope.turn: job.id}

@@ -36,8 +36,8 @@ class RuleTrace(Struct, frozen=True, gc=False):
     failure: Failure
     skipped: tuple[RuleSkipped, ...]
     rule: int
-    used: int = 0
-    limit: int = 0
+    used: int
+    limit: int
 
 
 def enable_tracing(state: State) -> list[RuleTrace]:

@@ -34,8 +34,7 @@ TIMES = struct.Struct("<dd")
 _END = struct.Struct("<d")
 _read_times, _write_times, _write_end = TIMES.unpack_from, TIMES.pack_into, _END.pack_into
 
-# Names of fields in snapshots and stored scopes: short, because every job repeats them, and unchanged, because old
-# databases must be read.
+# Field names in snapshots and stored scopes: short, as every job repeats them; unchanged, as old databases are read.
 _JOB_NAMES = {
     "queue_number": "ticket",
     "last_event_seq": "noted",
@@ -94,10 +93,11 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     `attempt_state`: `attempt` is already the number of the next one (`counted`), or that one is reserved while the job
     still waits for its needs (`early`). `visit`: an attempt has `started` since the job was last opened, or a rule has
     `repaired` it. `accepted`: why dependents go on although the job did not complete: its failure is `tolerated`, some
-    items of its fan-out succeeded (`partial`), it had none (`empty`), or a judge skipped it (`judged`). A `stale` job
-    starts over when its attempt has ended. `in_doubt`: its attempt was reserved in another boot, or before the
-    executor's records were lost. `output_lost`: that of its last attempt. `refused`: why its `when` has no answer; its
-    attempts fail with that.
+    items of its fan-out succeeded (`partial`), it had none (`empty`), a judge skipped it (`judged`), or the run leaves
+    it out. A `stale` job starts over when its attempt has ended. `in_doubt`: its attempt was reserved in another boot,
+    or before the executor's records were lost. `output_lost`: that of its last attempt. `refused`: why its `when` has
+    no answer; its attempts fail with that. `child_scope` is the stored scope of a child workflow that failed. The job
+    goes on `again` with what an earlier epoch left: that scope, or (1) the items of its fan-out that did not succeed.
     """
 
     id: int
@@ -112,7 +112,7 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     last_event_seq: int = 0
     waits_for: Literal["", "when", "arcs", "rule", "calls", "target", "value", "inner"] = ""
     visit: Literal["", "started", "repaired"] = ""
-    accepted: Literal["", "tolerated", "partial", "judged", "empty"] = ""
+    accepted: Literal["", "tolerated", "partial", "judged", "empty", "left_out"] = ""
     active: bool = False
     dependents_notified: bool = False
     stale: bool = False
@@ -129,6 +129,8 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     error: Error | None = None
     exit_code: int | None = None
     output_job: int = 0
+    child_scope: int = 0
+    again: int = 0
     memory_bytes: int = 0
     runtime_seconds: float = 0.0
     gpus: tuple[int, ...] = ()
@@ -275,11 +277,11 @@ class Plans(dict[int, Plan]):
 class State(Struct, dict=True, rename=_STATE_NAMES):
     """The complete state of a run.
 
-    `seq` is the number of the last note. `touched` lists the jobs whose row changed since the engine cleared it. Jobs
-    up to `jobs_before` outside the root scope belong to earlier epochs. `items` counts the items of all fan-outs. The
-    next event removes the `scopes_to_drop`: until then their last rows can be read. `closed_map_totals` holds the
-    totals of dropped fan-outs, by map. `ahead_candidates` are jobs that may be reserved early. `plans`, by
-    scope id, are not part of a snapshot.
+    `seq` is the number of the last note. `source` is the hash of the workflow file. `touched` lists the jobs whose row
+    changed since the engine cleared it. Jobs up to `jobs_before` outside the root scope belong to earlier epochs.
+    `items` counts the items of all fan-outs. The next event removes the `scopes_to_drop`: until then their last rows
+    can be read. `closed_map_totals` holds the totals of dropped fan-outs, by map. `ahead_candidates` are jobs that may
+    be reserved early. `plans`, by scope id, are not part of a snapshot.
     """
 
     plans: ClassVar[Plans]
@@ -294,6 +296,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     last_at: float = 0.0
     ended_at: float | None = None
     inputs: dict[str, Any] = {}
+    source: str = ""
     options: Options = Options()
     capacity: Capacity | None = None
     machine: Machine | None = None
@@ -480,8 +483,7 @@ def encode(state: State) -> bytes:
     try:
         return b"M" + msgspec.msgpack.encode(state)
     except (UnicodeEncodeError, OverflowError):
-        # A captured value holds bytes that were not UTF-8, kept as surrogates, or an integer of more than 64 bits: only
-        # JSON can hold these.
+        # Only JSON can hold bytes that were not UTF-8, which are kept as surrogates, and integers of more than 64 bits.
         import json
 
         return b"J" + json.dumps(msgspec.to_builtins(state, str_keys=True)).encode()

@@ -1,7 +1,7 @@
 """Every allowed change of a job's status, and the one function that changes it.
 
-docs/state-machine.md is generated from the table. In tests, and in engines under `RESILE_CHECK=1`, `set_status` refuses
-transitions that the table lacks; otherwise a run does not pay for the check.
+docs/reference/state-machine.md is generated from the table. In tests, and in engines under `RESILE_CHECK=1`,
+`set_status` refuses transitions that the table lacks; otherwise a run does not pay for the check.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TRANSITIONS: dict[tuple[Status, Status], str] = {
     (BLOCKED, READY): "its needs hold, an arc was taken to it, and its `when` is true",
     (BLOCKED, PENDING): "reserved early: all it still needs is in flight",
     (BLOCKED, CANCELED): "a need failed, or its run or scope stops",
-    (BLOCKED, SKIPPED): "its `when` is false, a need was skipped, or no arc was taken to it",
+    (BLOCKED, SKIPPED): "its `when` is false, a need was skipped, no arc was taken to it, or the run leaves it out",
     (BLOCKED, DISABLED): "it runs only when a rule calls it",
     (READY, PENDING): "there is room: its attempt is reserved",
     (READY, BLOCKED): "the circuit of its fan-out opens, or a `goto` leads back",
@@ -62,6 +62,7 @@ TRANSITIONS: dict[tuple[Status, Status], str] = {
     (COMPLETED, BLOCKED): "an arc, a `goto` or a call runs it once more",
     (COMPLETED, FAILED): "an arc leads back to it and the loop budget is spent",
     (COMPLETED, DISABLED): "the next epoch begins, and it runs only when a rule calls it",
+    (FAILED, COMPLETED): "a redrive leaves none of its items failed",
     (FAILED, BLOCKED): "an arc, a `goto` or a call runs it once more",
     (SKIPPED, BLOCKED): "an arc, a `goto` or a call runs it once more",
     (SKIPPED, FAILED): "an arc leads back to it and the loop budget is spent",

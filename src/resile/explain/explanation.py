@@ -18,6 +18,7 @@ from resile.explain.timeline import Timeline
 from resile.explain.why_not_run import add_waiting, explain_unlogged
 from resile.explain.wording import list_names
 from resile.model import codec
+from resile.model.nested import names_of
 from resile.model.status import EXIT_CODES, STATUS_NAMES, RunStatus
 from resile.model.workflow import Child, FanOut, Step, Workflow
 from resile.store.contract import RunRow, Store
@@ -68,6 +69,7 @@ def explain_events(
         timeline.canceled,
         reports,
         timeline.omitted,
+        timeline.state.inputs,
     )
 
 
@@ -142,7 +144,7 @@ def _is_wanted(report: Struct, wanted: str) -> bool:
     """Is this the report of the wanted step, job or item?"""
     match report:
         case StepReport():
-            return wanted in (report.step, str(report.job), report.name)
+            return wanted in (str(report.job), *names_of(report.scope, report.step))
         case ItemReport():
             return wanted == report.item
         case _:

@@ -64,6 +64,9 @@ def _on_attempt_failed(timeline: Timeline, note: Note) -> None:
     event: AttemptEvent = "lost" if note.type == "attempt_lost" else "failed"
     if data.get("kind") == Kind.CANCELED or job.status is Status.terminated:
         event = "ended"
+    elif "after" in data:
+        # The command passed, and a check after it failed, which is counted as a failure of its own.
+        timeline.report_of(note.job).reopen_passed(note.attempt)
     else:
         timeline.failures += 1
     entry = AttemptReport(

@@ -11,12 +11,13 @@ Everything is bounded: of thousands of entries the first few are kept and the re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
 from resile.core.rule_trace import SkipReason
 from resile.explain.rule_reference import RuleReference
+from resile.model.nested import step_name
 
 NAMES_MAX = 20
 STEPS_MAX = 1_000
@@ -188,10 +189,16 @@ class StepReport(Struct, omit_defaults=True):
             self.omitted += 1
         self.attempts.append(entry)
 
+    def reopen_passed(self, attempt: int) -> None:
+        """Take back that this attempt passed, if that is the last entry: a check after it failed."""
+        if self.attempts and self.attempts[-1].event == "passed" and self.attempts[-1].attempt == attempt:
+            entry = self.attempts.pop()
+            self.inside, self.items = entry.inside + self.inside, entry.items + self.items
+
     @property
     def name(self) -> str:
         """The job's name within the run."""
-        return full_name(self.scope, self.step)
+        return step_name(self.scope, self.step)
 
 
 class Canceled(Struct, omit_defaults=True):
@@ -220,11 +227,7 @@ class Explanation(Struct):
     canceled: Canceled | None
     steps: list[StepReport]
     omitted: int = 0
-
-
-def full_name(scope: str, step: str) -> str:
-    """A step's name, with its scope in front where that is not the run itself."""
-    return step if scope in ("", "root") else f"{scope}/{step}"
+    inputs: dict[str, Any] = {}
 
 
 def all_reports(reports: Iterable[Struct]) -> Iterator[StepReport]:

@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-_PLACED = re.compile(r"(.+?):(\d+):(\d+) (.*)", re.DOTALL)
+_PLACED = r"(?s)(.+?):(\d+):(\d+) (.*)"
 
 
 class RuleReference(Struct, frozen=True, gc=False):
@@ -23,7 +23,7 @@ class RuleReference(Struct, frozen=True, gc=False):
 
 def parse_rule(text: str) -> RuleReference:
     """Parse `file:line:column text`, the form in which the core writes rules into routes and events."""
-    found = _PLACED.fullmatch(text)
+    found = re.fullmatch(_PLACED, text)
     if found is None:
         return RuleReference(None, None, None, text)
     file, line, column, rest = found.groups()

@@ -14,6 +14,7 @@ from resile.core.rule_trace import enable_tracing
 from resile.core.state import SUCCESS, Job, Scope, State, new_state
 from resile.explain import report as reports
 from resile.explain.rule_reference import RuleReference
+from resile.model.nested import names_of
 from resile.model.rules import Origin
 from resile.model.status import STATUS_NAMES
 from resile.model.workflow import Rule, Workflow
@@ -141,7 +142,7 @@ class Timeline:
         if wanted is None:
             return False
         scope, name = self.state.scopes[job.scope], self.state.step_of(job).name
-        asked = wanted in (name, str(job.id), reports.full_name(scope.name, name))
+        asked = wanted in (str(job.id), *names_of(scope.name, name))
         return asked or (scope.kind == "item" and scope.name == wanted)
 
     def is_wanted_item(self, name: str, jobs: range) -> bool:

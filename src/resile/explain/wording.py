@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from resile.core.recovery.matching import matches
 from resile.explain.report import AttemptReport, Result, RuleReport
 from resile.model.failure import Failure
+from resile.model.limits import size
 from resile.model.rules import Match
 from resile.model.workflow import Condition, Step
 
@@ -98,7 +99,7 @@ def _grants_of(rule: RuleReport) -> str:
     """The extra memory and time of the next attempt."""
     more = []
     if rule.memory_bytes:
-        more.append(f"{rule.memory_bytes / 1_000_000:g} MB of memory")
+        more.append(f"{size(rule.memory_bytes)} of memory")
     if rule.runtime_seconds:
         more.append(f"{format_seconds(rule.runtime_seconds)} of time")
     return f" with {' and '.join(more)}" if more else ""

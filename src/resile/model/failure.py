@@ -45,7 +45,7 @@ FAILURE_KINDS: dict[str, KindRow] = {
     Kind.SIGNAL: KindRow("A signal ended the program.", is_numbered=True),
     Kind.TIMEOUT: KindRow("It took longer than its time limit.", "timed out", error_type="Timeout"),
     Kind.OOM: KindRow(
-        "The kernel killed it because memory ran out.",
+        "Memory ran out: the kernel killed it, or it used more than its `resources.memory`.",
         "out of memory (killed by the kernel)",
         error_type="ResourceExhausted",
     ),
@@ -107,11 +107,21 @@ def contract_failure(message: str, broken: str, exit_code: int | None = None) ->
     return Failure(Kind.CONTRACT, message, exit_code, signature=f"{Kind.CONTRACT}: {broken}")
 
 
+class Growth(Struct, frozen=True, array_like=True, gc=False):
+    """New entries of the list or mapping under a path; the first `start` entries are as they were before."""
+
+    path: tuple[str, ...]
+    start: int
+    entries: list[Any] | dict[str, Any]
+
+
 class Outcome(Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of one attempt; `failure` is None for a success.
 
     `memory` holds the namespaces of the run's memory that the attempt wrote, `remarks` are texts for the log.
-    `output_lost`: what it printed could not be kept whole, so it has no captured values.
+    `output_lost`: what it printed could not be kept whole, so it has no captured values. `kept` is the stored scope of
+    a child workflow that this attempt goes on with. `values_grown` and `memory_grown` are what lists and mappings in
+    `values` and `memory` grew by that are left out there.
     """
 
     exit_code: int | None = None
@@ -122,3 +132,6 @@ class Outcome(Struct, frozen=True, omit_defaults=True, gc=False):
     memory: dict[str, dict[str, Any]] = {}
     remarks: tuple[str, ...] = ()
     output_lost: bool = False
+    kept: dict[str, Any] | None = None
+    values_grown: tuple[Growth, ...] = ()
+    memory_grown: tuple[Growth, ...] = ()

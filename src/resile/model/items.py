@@ -8,7 +8,10 @@ LetterReason = Literal["failed", "stopped", "not_started", "circuit_open", "canc
 
 
 class ItemFailure(Struct, frozen=True, array_like=True, gc=False):
-    """One failed execution of an item: the step, the failure, and the job and attempt whose logs show it."""
+    """One failed execution of an item: the step, the failure, and the job and attempt whose logs show it.
+
+    `scope` is the scope of that execution; it is stored where a rerun can go on with it.
+    """
 
     number: int
     at: float
@@ -22,6 +25,7 @@ class ItemFailure(Struct, frozen=True, array_like=True, gc=False):
     job: int = 0
     attempt: int = 0
     epoch: int = 1
+    scope: int = 0
 
 
 class Item(Struct, frozen=True, array_like=True, gc=False):
@@ -50,7 +54,10 @@ class DeadLetter(Struct, frozen=True, gc=False):
 
 
 class KeptScope(Struct, frozen=True, gc=False):
-    """A closed scope with its jobs, stored for a redrive of dead letters inside it; `outer` is the scope around it."""
+    """A closed scope with its jobs, stored for a redrive of dead letters inside it, or for a rerun that goes on in it.
+
+    `outer` is the scope around it.
+    """
 
     scope: int
     outer: int

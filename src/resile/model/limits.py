@@ -1,4 +1,4 @@
-"""Every limit of the model, with its number: nothing in a workflow is unbounded."""
+"""Every limit of the model, with its number: nothing in a workflow is unbounded; and how sizes are written."""
 
 FILE_BYTES_MAX = 32 * 1024 * 1024
 FILE_DEPTH_MAX = 50
@@ -22,6 +22,8 @@ VALUE_BYTES_MAX = 4 * 1024 * 1024
 VALUE_DEPTH_MAX = 100
 INPUT_BYTES_MAX = 4 * 1024 * 1024
 TAIL_BYTES = 8 * 1024
+# Output of any size is copied piece by piece.
+OUTPUT_PIECE_BYTES = 1024 * 1024
 MESSAGE_CHARACTERS_MAX = 1_000
 EXPRESSION_BYTES_MAX = 8 * 1024
 TEMPLATE_CPU_SECONDS_MAX = 0.15
@@ -42,3 +44,11 @@ PATTERN_ITEMS_MAX = 10
 REPORTED_ITEMS_MAX = 1_000
 PROGRESS_NOTES = 20
 ROUTES_MAX = 10_000
+
+
+def size(count: int) -> str:
+    """A number of bytes with a unit: 256 MiB, 1.5 GiB."""
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count >= 1 << shift:
+            return f"{count / (1 << shift):.4g} {unit}"
+    return f"{count} bytes"

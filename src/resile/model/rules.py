@@ -10,6 +10,8 @@ from resile.model.limits import DURATION_SECONDS_MAX
 Then = Literal["retry", "recovered", "fallback", "tolerate", "goto", "park", "fail"]
 BackoffKind = Literal["fixed", "linear", "exponential", "fibonacci"]
 Trigger = Literal["on_failure", "on_success", "next", "judge"]
+# The rule that the route of a failure names if none answered it.
+NO_RULE_LEFT = "no rule left"
 
 
 class Origin(Struct, frozen=True, array_like=True):
@@ -27,6 +29,7 @@ NOWHERE = Origin()
 class Match(Struct, frozen=True, omit_defaults=True):
     """Which failures a rule answers; an empty matcher holds, several must all hold.
 
+    A negative code is the end by a signal: -N by the signal N, -1 by any.
     `types` are names of exceptions that a function may raise, subclasses included; with or without their module.
     """
 

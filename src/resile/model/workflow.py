@@ -35,17 +35,20 @@ from resile.model.limits import GRACE_SECONDS_DEFAULT, LOOPS_DEFAULT
 from resile.model.rules import NOWHERE, Backoff, Escalation, Match, Origin, Then, Transition
 
 CaptureForm = Literal[
-    "text", "json", "lines", "number", "bool", "stderr", "exit_code", "combined", "value", "success", "duration"
+    "text", "json", "lines", "number", "bool", "stderr", "exit_code", "combined", "value", "success", "duration", "file"
 ]  # fmt: skip
 Templates = Literal["dollar", "liquid", "jinja"]
+EDITION = 2
+"""The edition of the core's decisions that new definitions follow."""
 
 
 class Shell(Struct, frozen=True, tag="shell", omit_defaults=True):
-    """A shell command; plain words run without a shell."""
+    """A shell command; plain words run without a shell. With `errexit` it stops at the first line that fails."""
 
     command: str
     program: str = "sh"
     stdin: str = ""
+    errexit: bool = False
 
 
 class Noop(Struct, frozen=True, tag="noop"):
@@ -67,6 +70,7 @@ class Validate(Struct, frozen=True, tag="validate", omit_defaults=True):
 
     command: str
     program: str = "sh"
+    errexit: bool = False
 
 
 class WriteFile(Struct, frozen=True, tag="write_file", omit_defaults=True):
@@ -82,6 +86,7 @@ class Http(Struct, frozen=True, tag="http", omit_defaults=True):
     """A request; statuses of 400 and above fail, or all but the expected ones. A body is text, or JSON data.
 
     `params` are added to the url, `form` is the body of a form. `envelope` prints status and headers with the response.
+    `save_to` is the file that the body goes to; the output is then its path.
     """
 
     url: str
@@ -94,6 +99,7 @@ class Http(Struct, frozen=True, tag="http", omit_defaults=True):
     form: Any = None
     envelope: bool = False
     is_verified: bool = True
+    save_to: str = ""
 
 
 class Python(Struct, frozen=True, tag="python", omit_defaults=True):
@@ -184,7 +190,8 @@ class Child(Struct, frozen=True, tag="workflow", omit_defaults=True):
 class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
     """One scope for each item, called `scope[index]`, or after the step where `scope` is empty.
 
-    `item_name` is another name for `item` in texts.
+    `item_name` is another name for `item` in texts. `branch` begins the names of the branches of worktrees; without
+    `merge` the commits of items stay there.
     """
 
     source: Source
@@ -195,6 +202,9 @@ class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
     isolation: Literal["none", "worktree"] = "none"
     scope: str = ""
     item_name: str = ""
+    redrive_parallel: int | None = None
+    branch: str = ""
+    merge: bool = True
 
 
 Action = (
@@ -220,11 +230,13 @@ Action = (
 class Need(Struct, frozen=True, array_like=True):
     """Waits until all of `any_of` have ended; one success among them satisfies it.
 
-    `skip_satisfies` marks an edge of list order: a skipped step lets the next one run.
+    `skip_satisfies` marks an edge of list order: a skipped step lets the next one run. With `failure_satisfies` a
+    failed or canceled one does.
     """
 
     any_of: tuple[str, ...]
     skip_satisfies: bool = False
+    failure_satisfies: bool = False
 
 
 class Condition(Struct, frozen=True, array_like=True):
@@ -300,10 +312,12 @@ class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class SuccessActions(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Actions after a success, in this order: own steps, named steps, a jump back.
 
-    Running the steps spends `run_cost` of the loop budget, the jump `cost`.
+    Running the steps spends `run_cost` of the loop budget, the jump `cost`. Where one `validates`, its failure is a
+    failure of the attempt: the rules answer it, as they answer a failed command.
     """
 
     steps: tuple["Step", ...] = ()
+    validates: bool = False
     calls: tuple[str, ...] = ()
     calls_js: str = ""
     target: str = ""
@@ -322,12 +336,16 @@ class Capture(Struct, frozen=True, array_like=True):
 
 
 class Resources(Struct, frozen=True, omit_defaults=True):
-    """The resources that a step holds while it runs; zero asks for none."""
+    """The resources that a step holds while it runs; zero asks for none.
+
+    `enforce`: an attempt that uses more memory is ended.
+    """
 
     cpus: float = 0.0
     memory_bytes: int = 0
     gpus: int = 0
     runtime_seconds: float | None = None
+    enforce: bool = False
 
 
 class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -336,6 +354,11 @@ class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
     A step that runs `in_order` waits, in each item of a fan-out, until all earlier items are over.
 
     `args` are values for its texts and its code. `aliases` are other names for the outputs of steps.
+
+    A step that `runs_on` labels waits for a worker of a server that has all of them.
+
+    A step that is `left_out` of a run counts as done as soon as it could start. A step that `begins` a run does not
+    wait for the arcs that lead to it.
     """
 
     name: str
@@ -355,6 +378,7 @@ class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
     capture: tuple[Capture, ...] = ()
     outputs: tuple[str, ...] = ()
     resources: Resources | None = None
+    runs_on: tuple[str, ...] = ()
     commit_required: bool = False
     critical: bool = False
     called_only: bool = False
@@ -368,6 +392,8 @@ class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
     tags: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
     group: str = ""
+    left_out: bool = False
+    begins: bool = False
     origin: Origin = NOWHERE
 
 
@@ -392,6 +418,8 @@ class Workflow(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A compiled definition. `end` is always set; a file that defines none gets a Noop.
 
     `templates` is the language of its texts; `failure_key` is the key for failure handling that messages name.
+    With `condition_errors` fail, a condition that throws fails its step; else it does not hold.
+    `edition` is the edition of the core's decisions that its runs follow: a log folds as it did when it was written.
     """
 
     name: str
@@ -413,3 +441,5 @@ class Workflow(Struct, frozen=True, omit_defaults=True, kw_only=True):
     memory_file: MemoryFile | None = None
     memory_namespace: str = "default"
     cluster: Cluster | None = None
+    condition_errors: Literal["skip", "fail"] = "skip"
+    edition: int = 1

@@ -14,6 +14,7 @@ from resile.core.events import (
 from resile.core.state import ROOT
 from resile.model.builtin_actions import Transform
 from resile.model.failure import Outcome
+from resile.model.rules import Match
 from resile.model.workflow import Arc, Child, Rule, Step
 from tests.core.items import SH, Items, fan, step
 from tests.core.world import OK, failed, flow
@@ -44,6 +45,15 @@ def test_a_failed_child_fails_its_step_and_the_ladder_answers() -> None:
     assert [note.data["message"] for note in world.notes if note.type == "attempt_failed" and note.step == "sub"] == [
         "one failed: exit code 4"
     ]
+
+
+def test_rules_see_a_failed_child_as_exit_code_1() -> None:
+    """Whatever code its own step ended with."""
+    for code, answered in ((1, "completed"), (4, "failed")):
+        rule = Rule(then="tolerate", text="t", match=Match(codes=(code,)))
+        sub = Step(name="sub", action=Child("c.yaml", flow(step("one"))), rules=(rule,))
+        world = Items(flow(sub), item=lambda name, *_: failed(4) if name == "one" else OK).until_end()
+        assert (world.ended, world.state.jobs[1].exit_code) == (answered, 1)
 
 
 def test_a_child_that_loops_too_often_fails_alone() -> None:

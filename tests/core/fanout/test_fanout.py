@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from resile.core.events import AttemptEnded, CancelRequested
+from resile.core.actions import Order, SetTimer
+from resile.core.events import AttemptEnded, CancelRequested, Event
+from resile.core.fanout.progress import Fan, Pattern, add
 from resile.core.state import ROOT, decode, encode
 from resile.model.failure import Outcome
 from resile.model.fanout import Breaker
@@ -107,8 +109,20 @@ def test_a_retried_item_waits_its_backoff_without_holding_a_place() -> None:
     """Item 0 fails twice: 1 s, then 2 s later it runs again; meanwhile the others go through."""
     bad = lambda _name, index, number: failed() if index == 0 and number < 3 else OK  # noqa: E731
     policy = {"on_item_failure": "retry", "attempts_max": 3, "backoff": Backoff("exponential", 100.0)}
-    world = Items(flow(fan(**policy)), total=3, item=bad).until_end()
+    timers: list[tuple[int, int]] = []
+
+    class Watched(Items):
+        """A world that knows the timers that were asked for."""
+
+        def feed(self, event: Event) -> list[Order]:
+            """One event, as always."""
+            orders = super().feed(event)
+            timers.extend((order.item, order.attempt) for order in orders if isinstance(order, SetTimer))
+            return orders
+
+    world = Watched(flow(fan(**policy)), total=3, item=bad).until_end()
     assert world.runs == ["map", *(f"map[{index}]/work" for index in (0, 1, 2, 0, 0)), "end"]
+    assert timers == [(0, 2), (0, 3)]
     delays = [note.data["delay_seconds"] for note in world.notes if note.type == "retry_scheduled"]
     assert delays == [100.0, 200.0]
     assert (world.fan.successful, world.letters) == (3, {})
@@ -166,6 +180,17 @@ def test_every_transition_of_the_breaker() -> None:
     halves = [note.at for note in world.notes if note.type == "circuit_half_opened"]
     assert [half - begun for begun, half in zip(opened, halves, strict=True)] == [30.0, 30.0]
     assert (world.fan.successful, world.fan.failed, world.fan.held) == (4, 3, 0)
+
+
+def test_only_failures_in_a_row_open_the_circuit() -> None:
+    """A success between two failures starts the count anew, from nothing."""
+    answers = iter([False, True, False, False, True])
+    world = Items(
+        flow(fan(breaker=Breaker(failure_threshold=2, success_threshold=1, timeout_seconds=30.0))),
+        total=5,
+        item=lambda name, *_: OK if name in ("map", "end") or next(answers) else failed(),
+    ).until_end()
+    assert [note.data["failures"] for note in world.notes if note.type == "circuit_opened"] == [2]
 
 
 def test_an_item_from_before_the_test_neither_closes_nor_reopens_the_circuit() -> None:
@@ -250,14 +275,48 @@ def test_handlers_and_retries_work_inside_an_item() -> None:
     assert (world.fan.successful, world.letters) == (2, {})
 
 
-def test_a_tolerated_step_inside_an_item_fails_the_item() -> None:
-    """Whatever it says about the workflow: what stays failed fails its item."""
+@pytest.mark.parametrize(
+    ("edition", "runs", "failed_items"), [(1, ["map", "map[0]/work"], 1), (2, ["map", "map[0]/work", "map[0]/next"], 0)]
+)
+def test_an_item_goes_on_after_a_tolerated_failure(edition: int, runs: list[str], failed_items: int) -> None:
+    """A step of an item that tolerates its failure lets the item go on; definitions of the first edition fail it."""
     rule = Rule(then="tolerate", text="on_failure: true")
+    steps = (step("work", rules=(rule,)), step("next", "work"))
+    world = Items(flow(fan(*steps), edition=edition), total=1, item=lambda name, *_: failed() if name == "work" else OK)
+    world.until_end()
+    assert (world.runs, world.fan.failed, world.ended) == ([*runs, "end"], failed_items, "completed")
+
+
+@pytest.mark.parametrize(
+    ("edition", "threshold", "ended"),
+    [(1, 0.4, "completed"), (2, 0.4, "failed"), (2, 0.5, "completed"), (2, 1.0, "completed")],
+)
+def test_the_share_of_failed_items_is_judged_at_the_end_however_few_they_are(
+    edition: int, threshold: float, ended: str
+) -> None:
+    """One of two items failed: more than 0.4 of them, although ten are needed to judge it early."""
     world = Items(
-        flow(fan(step("work", rules=(rule,)))), total=1, item=lambda name, *_: failed() if name == "work" else OK
+        flow(fan(failure_threshold=threshold), edition=edition),
+        total=2,
+        item=lambda name, index, _number: failed() if (name, index) == ("work", 0) else OK,
     )
     world.until_end()
-    assert (world.fan.failed, world.ended) == (1, "completed")
+    assert (world.runs, world.ended) == (["map", "map[0]/work", "map[1]/work", "end"], ended)
+    assert ("threshold_reached" in world.types("threshold_reached")) is (ended == "failed")
+
+
+@pytest.mark.parametrize(("edition", "waits"), [(1, True), (2, False)])
+def test_an_open_circuit_with_nothing_left_to_start_does_not_wait(edition: int, waits: bool) -> None:
+    """The last items failed and opened it: the map ends at once."""
+    breaker = Breaker(failure_threshold=2, timeout_seconds=30.0)
+    world = Items(
+        flow(fan(breaker=breaker), edition=edition),
+        total=2,
+        item=lambda name, *_: failed() if name == "work" else OK,
+    )
+    world.until_end()
+    assert world.types("circuit_opened") == ["circuit_opened"]
+    assert (world.clock > 30.0) is waits
 
 
 def test_a_loop_budget_spent_in_an_item_fails_that_item_only() -> None:
@@ -295,6 +354,15 @@ def test_a_fan_out_inside_an_item() -> None:
     leaves = [f"map[{outer}]/inner[{index}]/leaf" for outer in range(2) for index in range(2)]
     assert [run for run in world.runs if "leaf" in run] == leaves
     assert world.ended == "completed"
+
+
+@pytest.mark.parametrize("step_name", ["map", "work"])
+def test_a_map_that_is_tried_again_counts_its_items_once(step_name: str) -> None:
+    """Whether its list failed or one of its items: their number decides whether a run lists all of them."""
+    broken = lambda name, _, number: failed() if (name, number) == (step_name, 1) else OK  # noqa: E731
+    again = fan(step("work"), rules=(Rule(then="retry", text="retry"),), on_item_failure="stop")
+    world = Items(flow(again), total=3, item=broken).until_end()
+    assert (world.runs.count("map"), world.state.items) == (2, 3)
 
 
 def test_dead_letters_run_again_and_leave_when_they_pass() -> None:
@@ -384,3 +452,12 @@ def test_nothing_is_open_behind_a_circuit() -> None:
     world = Items(flow(fan(max_parallel=4, breaker=breaker)), total=3, item=bad).until_end()
     begun = [(note.at, note.scope) for note in world.notes if note.type == "step_started" and note.step == "work"]
     assert begun[1][0] - begun[0][0] >= 30.0
+
+
+def test_totals_know_so_many_kinds_of_failures_and_no_more() -> None:
+    """The 1,000 that came first are counted; one that is known already is counted still."""
+    total = Fan(0, "")
+    for number in (*range(1_001), 0):
+        add(total, Fan(1, "", failed=1, patterns={f"s{number}": Pattern("exit", "m", 1, [f"map[{number}]"])}))
+    assert (total.total, total.failed, len(total.patterns)) == (1_002, 1_002, 1_000)
+    assert (total.patterns["s0"].count, total.patterns["s999"].count) == (2, 1)

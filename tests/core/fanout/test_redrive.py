@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from resile.core.actions import ReadGroups, ReadItems
-from resile.core.events import CancelRequested, EpochStarted, Redriven, RunResumed
+from resile.core.actions import Order, ReadGroups, ReadItems
+from resile.core.events import CancelRequested, EpochStarted, Event, Redriven, RunResumed
 from resile.core.scheduling.scopes import restore_scope
 from resile.core.state import ROOT, decode, encode, new_state
 from resile.model.failure import Outcome
@@ -73,6 +73,40 @@ def test_what_fails_again_stays_and_can_be_tried_a_third_time() -> None:
     world.item = all_pass
     world.redrive("map[1]/inner[3]")
     assert sorted(world.letters) == [f"map[{outer}]/inner[3]" for outer in (0, 2, 3)]
+
+
+def test_the_totals_of_inner_maps_outlive_their_scopes() -> None:
+    """The scopes of outer items are dropped when they end; how many inner items there were stays known exactly."""
+    world = Items(NESTED["map in map"], total=4, item=leaf_fails).until_end()
+
+    def totals() -> dict[str, tuple[int, int, int]]:
+        known = world.state.closed_map_totals
+        return {name: (fan.total, fan.successful, fan.failed) for name, fan in known.items()}
+
+    assert totals() == {"map/inner": (16, 8, 8)}
+    world.item = all_pass
+    world.redrive("map[1]/inner[3]")
+    assert totals() == {"map/inner": (16, 9, 7)}
+
+
+def test_a_redrive_counts_what_it_tried_and_what_failed_again() -> None:
+    """Map by map, as each of them is finished; with the last one the redrive itself is over."""
+    counts: dict[tuple[int, int], None] = {}
+
+    class Watched(Items):
+        """A world that looks at the redrive after every event."""
+
+        def feed(self, event: Event) -> list[Order]:
+            """One event, as always."""
+            orders = super().feed(event)
+            if self.state.redrive is not None:
+                counts[self.state.redrive.done, self.state.redrive.bad] = None
+            return orders
+
+    world = Watched(NESTED["map in map"], total=4, item=leaf_fails).until_end()
+    world.item = lambda name, index, _number: failed() if (name, index) == ("leaf", 3) else OK
+    world.redrive()
+    assert list(counts) == [(0, 0), (2, 1), (4, 2), (6, 3)]
 
 
 def test_names_say_which_item_of_which_map() -> None:

@@ -282,10 +282,12 @@ def test_code_may_choose_where_to_go() -> None:
     graph = (step("s"), step("m", "s"), step("a", "m", rules=(rule,)))
     good = RouteAnswered(0, 0, "target", target="m")
     assert World(flow(*graph), failing(a=1), route=lambda *_: good).run().executed == ["s", "m", "a", "m", "a", "end"]
-    bad = RouteAnswered(0, 0, "target", problems=("it threw",))
-    world = World(flow(*graph), failing(a=1), route=lambda *_: bad).run()
-    assert world.executed == ["s", "m", "a", "s", "m", "a", "end"]
-    assert "expression_rejected" in world.types("a")
+    threw = RouteAnswered(0, 0, "target", problems=("it threw",))
+    beside = RouteAnswered(0, 0, "target", target="b")
+    for bad, problem in ((threw, "it threw"), (beside, "goto_js: 'b' is no ancestor of this step")):
+        world = World(flow(*graph, step("b")), failing(a=1), route=lambda *_, bad=bad: bad).run()
+        assert [name for name in world.executed if name != "b"] == ["s", "m", "a", "s", "m", "a", "end"]
+        assert [note.data["problem"] for note in world.notes if note.type == "expression_rejected"] == [problem]
 
 
 def test_a_transition_may_stop_the_climb_short_of_goto() -> None:

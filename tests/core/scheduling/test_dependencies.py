@@ -83,6 +83,14 @@ def test_a_group_without_any_success_cancels() -> None:
     assert world.statuses()["c"] == "canceled"
 
 
+def test_a_group_without_any_success_cancels_at_once() -> None:
+    """What else the step needs makes no difference, so it is not waited for."""
+    needy = step("d", "a|b", "c")
+    world = World(flow(step("a"), step("b"), step("c"), needy), lambda name, _: OK if name == "c" else failed()).run()
+    types = [(note.type, note.step) for note in world.notes]
+    assert types.index(("step_canceled", "d")) < types.index(("step_started", "c"))
+
+
 def test_a_skipped_step_satisfies_list_order_but_not_needs() -> None:
     """The next in the list runs; a step that needs the skipped one is skipped too, with its cause."""
     world = World(

@@ -12,15 +12,17 @@ from __future__ import annotations
 from typing import Any
 
 from resile.core.actions import AnswerValue, SetTimer
+from resile.core.fanout.naming import part_name
 from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import climb
 from resile.core.recovery.on_success import attempt_succeeded
 from resile.core.scheduling.arcs import settle_or_revisit
+from resile.core.scheduling.epochs import take_up_scope
 from resile.core.scheduling.finish import execution
 from resile.core.scheduling.goto import reopen_if_stale
 from resile.core.scheduling.reservations import mark_active, mark_idle
 from resile.core.scheduling.scopes import close_scope, open_scope, start_scope, stop_scope
-from resile.core.state import Error, Job, Scope
+from resile.core.state import Error, Job, Scope, State
 from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind, Outcome
 from resile.model.items import ItemFailure
@@ -28,9 +30,15 @@ from resile.model.status import COMPLETED, FAILED, RUNNING, TERMINAL, TERMINATED
 from resile.model.workflow import Child
 
 
-def begin_child(reaction: Reaction, job: Job, inputs: dict[str, Any], began: float) -> None:
-    """Open the child's scope once an attempt has rendered its inputs; the step's timeout counts from `began`."""
+def begin_child(
+    reaction: Reaction, job: Job, inputs: dict[str, Any], began: float, kept: dict[str, Any] | None = None
+) -> None:
+    """Open the child's scope once an attempt has rendered its inputs; the step's timeout counts from `began`.
+
+    A child that failed in an earlier epoch goes on in its scope, which was `kept`.
+    """
     state = reaction.state
+    job.again = job.child_scope = 0
     job.waits_for = "inner"
     job.exit_code = None
     set_status(job, RUNNING)
@@ -39,7 +47,11 @@ def begin_child(reaction: Reaction, job: Job, inputs: dict[str, Any], began: flo
     if step.timeout_seconds is not None:
         job.timer_at = began + step.timeout_seconds
         reaction.order(SetTimer(job.id, job.attempt, job.timer_at, job.last_event_seq))
-    scope = open_scope(state, job, "child", step.name, inputs=inputs, started_at=reaction.at)
+    if kept is not None:
+        scope = take_up_scope(state, kept)
+        scope.inputs, scope.started_at = inputs, reaction.at
+    else:
+        scope = open_scope(state, job, "child", part_name(state, step.name), inputs=inputs, started_at=reaction.at)
     start_scope(reaction, scope, job.last_event_seq)
     if not scope.open:
         begin_end(reaction, scope)
@@ -82,7 +94,10 @@ def end_child(reaction: Reaction, scope: Scope) -> None:
         failed.append(state.step_of(end).name)
     frame = state.frame_of(job.scope)
     frame.outputs = {**frame.outputs, state.step_of(job).name: scope.values}
-    close_scope(reaction, scope)
+    _note_result(state, job, scope)
+    if verdict != "completed":
+        job.child_scope = scope.id
+    close_scope(reaction, scope, keep=verdict != "completed")
     data = {"child": state.workflow_of(scope.id).name, "verdict": verdict, "failed_steps": failed}
     if reopen_if_stale(reaction, job):
         return
@@ -99,6 +114,16 @@ def end_child(reaction: Reaction, scope: Scope) -> None:
     mark_active(state, job)
     job.waits_for = "value"
     reaction.order(AnswerValue(job.id, job.attempt, job.last_event_seq))
+
+
+def _note_result(state: State, job: Job, scope: Scope) -> None:
+    """Note the job whose output is that of the step, where the step names one as its `result`."""
+    action = state.step_of(job).action
+    assert isinstance(action, Child)
+    number = state.plan_of(scope.id).index.get(action.result)
+    if number is not None:
+        gave = state.jobs[scope.first + number]
+        job.output_job = gave.output_job or gave.id
 
 
 def take_child_value(reaction: Reaction, job: Job, outcome: Outcome) -> None:

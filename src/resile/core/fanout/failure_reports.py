@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from resile.core.fanout.error_types import error_type
 from resile.core.fanout.progress import Fan, Pattern
 from resile.core.reaction import Reaction
 from resile.core.state import Job
@@ -85,4 +86,4 @@ def uncount(fan: Fan, name: str, item: Item) -> bool:
 
 
 def _type_of(failure: ItemFailure) -> str:
-    return f"exit:{failure.exit_code}" if failure.kind == Kind.EXIT and failure.exit_code is not None else failure.kind
+    return error_type(failure.kind, failure.exit_code, failure.message)

@@ -25,13 +25,15 @@ from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import climb
 from resile.core.recovery.on_success import attempt_succeeded
 from resile.core.scheduling.arcs import settle_or_revisit
+from resile.core.scheduling.epochs import take_up_scope
 from resile.core.scheduling.goto import reopen_if_stale
 from resile.core.scheduling.reservations import mark_active, mark_idle
 from resile.core.scheduling.scopes import is_parked, item_failure, open_scope, start_scope, stop_scope
 from resile.core.state import Error, Job, Scope, State
 from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind
-from resile.model.items import DeadLetter, Item, LetterReason
+from resile.model.fanout import ErrorPolicy
+from resile.model.items import DeadLetter, Item, ItemFailure, LetterReason
 from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import PENDING, RECOVERING, RUNNING, SKIPPED, TERMINATED
 from resile.model.workflow import FanOut
@@ -40,18 +42,35 @@ from resile.model.workflow import FanOut
 BY_CANCEL = "canceled"
 
 
-def begin_items(reaction: Reaction, job: Job, total: int, began: float) -> None:
-    """Run the items that an attempt listed in place of the job; the step's timeout counts from `began`."""
+def begin_items(
+    reaction: Reaction, job: Job, count: int, began: float, *, goes_on: bool = False, remarks: tuple[str, ...] = ()
+) -> None:
+    """Run the items that an attempt listed in place of the job; the step's timeout counts from `began`.
+
+    A fan-out that `goes_on` keeps the items that succeeded in an earlier epoch; the attempt listed the `count` others.
+    """
     state = reaction.state
-    action = fan_action(state, job)
     label = f"j{job.id}_r{state.epoch}_a{job.attempt}"
-    parallel = action.max_parallel or 0
-    state.fans[job.id] = Fan(total, label, state.epoch, state.last_job, parallel, goal=total)
-    state.items += total if job.attempt == 1 else 0
+    parallel = fan_action(state, job).max_parallel or 0
+    before = state.fans.get(job.id)
+    fan = Fan(count, label, state.epoch, state.last_job, parallel, listed=label, listed_at=reaction.at)
+    data: dict[str, Any] = {"total": count}
+    if remarks:
+        data["remarks"] = list(remarks)
+    if before is not None and goes_on:
+        fan.total, fan.after, fan.listed, fan.listed_at = before.total, before.after, before.listed, before.listed_at
+        fan.again, data = True, {"total": fan.total, "kept": fan.total - count}
+    fan.goal = fan.total
+    fan.successful = fan.done = fan.taken = fan.total - count
+    state.items += fan.total
+    if before is not None and before.epoch == state.epoch and not goes_on:
+        state.items -= before.total
+    state.fans[job.id] = fan
+    job.again = 0
     job.waits_for = "inner"
     job.exit_code = None
     set_status(job, RUNNING)
-    seq = reaction.note("items_listed", job, {"total": total})
+    seq = reaction.note("items_listed", job, data)
     limit = state.step_of(job).timeout_seconds
     if limit is not None:
         job.timer_at = began + limit
@@ -68,6 +87,8 @@ def take_items(reaction: Reaction, job: Job, event: ItemsRead) -> None:
     # In a redrive the same file may hold letters of another fan-out after this one's.
     fan.last = event.last or fan.taken >= fan.goal
     fan.queue.extend(event.items)
+    if event.kept:
+        fan.kept = {**fan.kept, **{body["scope"]["item"][0]: body for body in event.kept}}
     pump(reaction, job)
 
 
@@ -83,12 +104,37 @@ def pump(reaction: Reaction, job: Job) -> None:
         fan.reading = True
         reaction.order(read_on(job, fan, job.last_event_seq))
     timed = any(waiting.due > reaction.at for waiting in fan.waiting.values())
-    if fan.reading or timed or (fan.circuit == "open" and not fan.stopped):
+    is_held = fan.circuit == "open" and not fan.stopped and (state.workflow.edition == 1 or _has_more(fan))
+    if fan.reading or timed or is_held:
         mark_active(state, job)
         return
     mark_idle(state, job)
     if fan.last and not fan.queue and not fan.active and not fan.waiting:
         finish(reaction, job, fan)
+
+
+def _has_more(fan: Fan) -> bool:
+    """Is there an item that waits for the open circuit?"""
+    return bool(fan.queue or fan.gated or fan.waiting or not fan.last)
+
+
+def tries_all(state: State, fan: Fan) -> bool:
+    """Does this drive try every item, however many fail? A redrive does; in the first edition limits stopped it."""
+    return fan.redrive and state.workflow.edition > 1
+
+
+def excess(fan: Fan, policy: ErrorPolicy) -> str:
+    """The reason to fail a fan-out of which too large a share failed; empty where the share is not exceeded."""
+    if not fan.done or fan.bad / fan.done <= policy.failure_threshold:
+        return ""
+    return f"{fan.bad} of {fan.done} items failed (failure_threshold {policy.failure_threshold:g})"
+
+
+def note_threshold(reaction: Reaction, job: Job, fan: Fan, why: str) -> None:
+    """Note that too many items failed."""
+    rate = round(fan.bad / fan.done, 6)
+    data = {"message": why, "failed": fan.bad, "processed": fan.done, "failure_rate": rate}
+    reaction.note("threshold_reached", job, data)
 
 
 def read_on(job: Job, fan: Fan, because: int) -> ReadItems:
@@ -115,10 +161,15 @@ def _open_next(reaction: Reaction, job: Job, fan: Fan, action: FanOut) -> None:
             open_item(reaction, job, fan, again.item, again.number, again.turn)
         else:
             item = fan.queue.pop(0)
-            # A letter of an earlier epoch belongs to another list of items: this epoch's counts do not include it.
-            if fan.redrive and all(failure.epoch == state.epoch for failure in item.history[-1:]):
+            # A letter of an earlier listing belongs to another list of items: the counts do not include it.
+            if fan.redrive and all(_is_counted(state, fan, failure) for failure in item.history[-1:]):
                 fan.counted[item.index] = item.history[-1:]
             open_item(reaction, job, fan, item, 1)
+
+
+def _is_counted(state: State, fan: Fan, failure: ItemFailure) -> bool:
+    """Do the counts of a fan-out include this failure: did the item fail after the fan-out listed its items?"""
+    return failure.epoch == state.epoch or 0 < fan.listed_at <= failure.at
 
 
 def _limit(state: State, action: FanOut, fan: Fan) -> int:
@@ -142,13 +193,18 @@ def _limit(state: State, action: FanOut, fan: Fan) -> int:
 
 
 def open_item(reaction: Reaction, job: Job, fan: Fan, item: Item, number: int, turn: int = 0) -> None:
-    """Start one execution of an item; a new item takes the next turn."""
+    """Start one execution of an item; a new item takes the next turn. One that failed in an earlier epoch goes on."""
     state = reaction.state
     if not turn:
         fan.opened += 1
         turn = fan.opened
-    name = f"{short_name(state, job)}[{item.index}]"
-    scope = open_scope(state, job, "item", name, item=item, number=number, turn=turn)
+    kept = fan.kept.pop(item.index, None) if fan.kept else None
+    if kept is not None:
+        scope = take_up_scope(state, kept)
+        scope.item, scope.number, scope.turn = item, number, turn
+    else:
+        name = f"{short_name(state, job)}[{item.index}]"
+        scope = open_scope(state, job, "item", name, item=item, number=number, turn=turn)
     fan.active[item.index] = scope.id
     _begin_item(reaction, job, fan, scope)
 
@@ -290,7 +346,10 @@ def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
         reaction.note("attempt_failed", job, {"message": fan.stopped or "canceled", **counts(fan)})
         settle_or_revisit(reaction, job, TERMINATED, {"message": fan.stopped})
         return
-    problem, answer = fan.stopped, fan_action(state, job).policy.on_item_failure
+    policy = fan_action(state, job).policy
+    problem, answer = fan.stopped, policy.on_item_failure
+    if not problem and state.workflow.edition > 1 and (problem := excess(fan, policy)):
+        note_threshold(reaction, job, fan, problem)
     if not problem and fan.failed and answer in ("fail", "carry_on"):
         problem = f"{fan.failed} of {fan.total} items failed"
     # With `carry_on` the failure counts, and dependents go on with the items that succeeded.

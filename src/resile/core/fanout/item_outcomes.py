@@ -12,7 +12,18 @@ from msgspec.structs import replace
 from resile.core.actions import DropLetter, SetTimer
 from resile.core.fanout import breaker
 from resile.core.fanout.failure_reports import count_and_report_failure, report_if_due, uncount
-from resile.core.fanout.fanout import BY_CANCEL, counts, dead_letter, keep_unstarted, may_have_letters, open_item, pump
+from resile.core.fanout.fanout import (
+    BY_CANCEL,
+    counts,
+    dead_letter,
+    excess,
+    keep_unstarted,
+    may_have_letters,
+    note_threshold,
+    open_item,
+    pump,
+    tries_all,
+)
 from resile.core.fanout.naming import fan_action, fan_name, item_id
 from resile.core.fanout.progress import Fan, Waiting
 from resile.core.reaction import Reaction, has_turn
@@ -35,10 +46,12 @@ def end_item(reaction: Reaction, scope: Scope) -> None:
     job = state.jobs[scope.owner]
     fan, policy, item = state.fans[job.id], fan_action(state, job).policy, scope.item
     assert item is not None
-    worked = scope.first_failure is None and all(found.status in FINE for found in state.jobs_in(scope))
+    worked = scope.first_failure is None and all(
+        found.status in FINE or found.tolerated for found in state.jobs_in(scope)
+    )
     del fan.active[item.index]
     fan.gated = [number for number in fan.gated if number != scope.id]
-    close_scope(reaction, scope)
+    close_scope(reaction, scope, keep=not worked and _can_go_on(state, job, scope))
     if worked:
         _count_success(reaction, job, fan, policy, scope, item)
     elif (
@@ -52,6 +65,15 @@ def end_item(reaction: Reaction, scope: Scope) -> None:
     if fan.held_back:
         _wake_next_in_order(reaction, fan)
     pump(reaction, job)
+
+
+def _can_go_on(state: State, job: Job, scope: Scope) -> bool:
+    """Can a rerun go on with a failed item where it failed? One with a worktree of its own starts over, in another."""
+    if fan_action(state, job).isolation != "none":
+        return False
+    jobs = state.jobs_in(scope)
+    has_more = len(jobs) > 1 or scope.nested
+    return has_more and any(found.status not in (COMPLETED, DISABLED) for found in jobs)
 
 
 def _wake_next_in_order(reaction: Reaction, fan: Fan) -> None:
@@ -72,7 +94,7 @@ def _count_success(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, 
     _drop_letter(reaction, job, item)
     if policy.breaker is not None:
         breaker.count_success(reaction, job, fan, policy.breaker, scope.started_at)
-    if not fan.stopped:
+    if not fan.stopped and not tries_all(state, fan):
         _stop_at_rate(reaction, job, fan, policy)
     _note_progress(reaction, job, fan)
 
@@ -120,7 +142,7 @@ def _answer_failure(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy,
         dead_letter(reaction, job, kept, "stopped" if scope.first_failure is None else "failed")
     report_if_due(reaction, job, fan, policy)
     _count_for_breaker(reaction, job, fan, policy, scope.started_at)
-    if not fan.stopped:
+    if not fan.stopped and not tries_all(state, fan):
         _stop_at_limit(reaction, job, fan, policy)
     _note_progress(reaction, job, fan)
 
@@ -170,8 +192,8 @@ def _stop_at_limit(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) 
 
 def _stop_at_rate(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
     """Stop the fan-out if too large a share of its items has failed, once `threshold_items_min` items are done."""
-    if fan.done >= policy.threshold_items_min and fan.bad / fan.done > policy.failure_threshold:
-        why = f"{fan.bad} of {fan.done} items failed (failure_threshold {policy.failure_threshold:g})"
+    why = excess(fan, policy) if fan.done >= policy.threshold_items_min else ""
+    if why:
         _stop(reaction, job, fan, why)
 
 
@@ -181,9 +203,7 @@ def _stop(reaction: Reaction, job: Job, fan: Fan, why: str) -> None:
     fan.stopped = why
     for scope in _unstarted_items(state, fan):
         stop_scope(reaction, scope, job.last_event_seq)
-    rate = round(fan.bad / fan.done, 6)
-    data = {"message": why, "failed": fan.bad, "processed": fan.done, "failure_rate": rate}
-    reaction.note("threshold_reached", job, data)
+    note_threshold(reaction, job, fan, why)
 
 
 def _note_progress(reaction: Reaction, job: Job, fan: Fan) -> None:

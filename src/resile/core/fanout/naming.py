@@ -2,12 +2,15 @@
 
 outer[3]/inner[0]    an item       outer[3]/inner    its fan-out among all of a run
 outer/inner          the map that all such fan-outs come from
+
+In such a path the marks `/` and `[` of a step's own name are escaped, so that two fan-outs never have one name.
 """
 
 from __future__ import annotations
 
 from resile.core.state import Job, State
 from resile.model.items import Item
+from resile.model.nested import path_part
 from resile.model.workflow import FanOut
 
 
@@ -44,4 +47,9 @@ def map_name(state: State, job: Job) -> str:
 
 def short_name(state: State, job: Job) -> str:
     """The name of a fan-out within its own scope."""
-    return fan_action(state, job).scope or state.step_of(job).name
+    return part_name(state, fan_action(state, job).scope or state.step_of(job).name)
+
+
+def part_name(state: State, name: str) -> str:
+    """A step's name as a part of a path; the first edition escaped nothing."""
+    return name if state.workflow.edition == 1 else path_part(name)

@@ -5,7 +5,7 @@ A finished item leaves only a count behind, so a million of them take no memory.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -43,7 +43,9 @@ class Fan(Struct, gc=False, omit_defaults=True):
     `goal` is the number of items of this drive (in a redrive, of the selected letters); `done` of these are over and
     `bad` failed. `opened` counts the turns given out; `held_back` maps the turn of an item to its job that must run in
     order. `counted` maps each running item of a redrive to its last failure, by which the counts include it (none for a
-    held item). Jobs of its items have numbers above `after` and belong to this `epoch`.
+    held item). Jobs of its items have numbers above `after` and belong to this `epoch`. `listed` and `listed_at` are
+    the label and the time of the listing of all items. A fan-out that goes on `again` has only those to run that did
+    not succeed in an earlier epoch; `kept` are the stored scopes of such items that have been read and not opened.
     """
 
     total: int
@@ -83,6 +85,15 @@ class Fan(Struct, gc=False, omit_defaults=True):
     unreported: list[tuple[str, str]] = []
     unreported_more: int = 0
     batch: int = 0
+    listed: str = ""
+    listed_at: float = 0.0
+    again: bool = False
+    kept: dict[int, dict[str, Any]] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Has every listed item ended, or become a dead letter?"""
+        return bool(self.listed and self.last) and not (self.queue or self.active or self.waiting)
 
     @property
     def settled(self) -> int:
@@ -117,7 +128,7 @@ def add(total: Fan, fan: Fan, times: int = 1) -> None:
             known = total.patterns[signature] = Pattern(pattern.kind, pattern.message)
         known.count += times * pattern.count
         others = [name for name in known.items if name not in pattern.items]
-        known.items = ([*others, *pattern.items] if times > 0 else others)[:PATTERN_ITEMS_MAX]
+        known.items = ([*others, *pattern.items] if times == 1 else others)[:PATTERN_ITEMS_MAX]
         if not known.count:
             del total.patterns[signature]
 

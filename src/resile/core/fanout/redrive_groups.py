@@ -12,6 +12,8 @@ from resile.core.fanout.progress import Redrive
 from resile.core.reaction import Reaction
 from resile.core.scheduling.scopes import close_scope
 from resile.core.state import Job, Scope, State
+from resile.core.transitions import set_status
+from resile.model.status import COMPLETED, FAILED
 
 
 def end_group(reaction: Reaction, job: Job) -> None:
@@ -22,6 +24,11 @@ def end_group(reaction: Reaction, job: Job) -> None:
     fan = state.fans[job.id]
     redrive.done, redrive.bad = redrive.done + fan.done, redrive.bad + fan.bad
     redrive.open.remove(job.id)
+    if state.workflow.edition > 1 and job.status is FAILED and not fan.failed and not fan.held:
+        # A rerun of what failed keeps the map and goes on with the steps that need it.
+        job.exit_code, job.error = 0, None
+        set_status(job, COMPLETED)
+        reaction.note("step_completed", job, {})
     needed = {scope.id for number in redrive.open for scope in scopes_around(state, state.jobs[number])}
     for scope in [found for found in scopes_around(state, job) if found.id not in needed]:
         if scope.error is not None:

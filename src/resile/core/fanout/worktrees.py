@@ -7,6 +7,8 @@ Everything that runs for the item has that folder as its working directory: hand
 Items begin at the same time and git briefly locks shared files, so making a worktree is tried several times. A merge
 counts even if removing the worktree afterwards fails.
 
+Without `merge` the last step removes the worktree alone, and the branch keeps the item's commits.
+
 A merge that conflicts is aborted and fails the item at that step, like any other failure; its worktree stays for
 inspection until the item runs again.
 """
@@ -44,6 +46,12 @@ exit 0
 """
 
 
+_KEEP = """\
+git worktree remove --force "$RESILE_WORKTREE"
+exit 0
+"""
+
+
 def steps_with_worktree(action: FanOut) -> tuple[Step, ...]:
     """The steps of an item; with isolation, between a step that makes its worktree and one that merges it."""
     if action.isolation == "none":
@@ -57,7 +65,7 @@ def steps_with_worktree(action: FanOut) -> tuple[Step, ...]:
     return (
         Step(name=begin, action=Shell(_BEGIN), env=_ENV),
         *inner,
-        Step(name=merge, action=Shell(_MERGE), env=_ENV, needs=last, in_order=True),
+        Step(name=merge, action=Shell(_MERGE if action.merge else _KEEP), env=_ENV, needs=last, in_order=True),
     )
 
 

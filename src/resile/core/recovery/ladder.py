@@ -26,7 +26,7 @@ from resile.core.scheduling.scopes import stop_siblings
 from resile.core.state import NO_RULE, Error, Failed, Job, State
 from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind
-from resile.model.rules import Escalation
+from resile.model.rules import NO_RULE_LEFT, Escalation
 from resile.model.status import PENDING_FAILED, RECOVERING
 from resile.model.workflow import Rule
 
@@ -55,12 +55,19 @@ def climb(reaction: Reaction, job: Job, failure: Failure, first: int = 0) -> Non
             _apply(reaction, job, rule)
         return
     _trace(state, job, failure, skipped, NO_RULE)
-    # Consider the rules above `first` too: a rule that was spent before, or whose repair failed, did match.
-    above = (_reason_to_skip(state, job, number, failure) for number in range(first))
-    matched = any(why in ("spent", "no more") for why in (*(rule.why for rule in skipped), *above))
-    outcome = "MaxRetriesExceeded" if matched else "NoMatchingRule" if step.rules else "NoHandler"
-    reaction.summarize_route(job, "on_failure", "fail", None, "no rule left")
-    fail(reaction, job, failure.message, outcome=outcome)
+    reaction.summarize_route(job, "on_failure", "fail", None, NO_RULE_LEFT)
+    fail(reaction, job, failure.message, outcome=_outcome_of(state, job, failure, len(rules)))
+
+
+def _outcome_of(state: State, job: Job, failure: Failure, last: int) -> str:
+    """The outcome of a failure that none of the rules before number `last` answers any more.
+
+    A rule that was spent before, or whose repair failed, did match.
+    """
+    if any(_reason_to_skip(state, job, number, failure) in ("spent", "no more") for number in range(last)):
+        return "MaxRetriesExceeded"
+    implicit = len(state.rules_of(job)) - len(state.step_of(job).rules)
+    return "NoMatchingRule" if last > implicit else "NoHandler"
 
 
 def _reason_to_skip(state: State, job: Job, number: int, failure: Failure) -> SkipReason | Literal[""]:
@@ -263,8 +270,8 @@ def _carry_out(reaction: Reaction, job: Job, rule: Rule) -> None:
             job.error = None
             job.output_job = state.scopes[job.repair_scope].first + len(state.plan_of(job.repair_scope).steps) - 1
             succeed(reaction, job)
-        case "tolerate" if state.scopes[job.scope].kind == "item":
-            # Whatever the rule means for the workflow: a failure that remains fails its item.
+        case "tolerate" if state.workflow.edition == 1 and state.scopes[job.scope].kind == "item":
+            # In the first edition a failure that remains fails its item, whatever the rule says.
             fail(reaction, job, failure.message)
         case "tolerate":
             job.accepted = "tolerated"
@@ -285,7 +292,9 @@ def _park(reaction: Reaction, job: Job, failure: Failure) -> None:
     mark_idle(state, job)
     state.parked += 1
     set_status(job, PENDING_FAILED)
-    reaction.note("step_parked", job, {"message": failure.message})
+    reaction.note(
+        "step_parked", job, {"message": failure.message, "outcome": _outcome_of(state, job, failure, job.rule)}
+    )
     around = state.scopes[job.scope]
     while around.owner:
         if around.kind == "item":

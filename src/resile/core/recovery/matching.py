@@ -28,12 +28,17 @@ def matches(match: Match, failure: Failure) -> bool:
     """Do all matchers of a rule hold for this failure?"""
     return (
         (not match.kinds or failure.kind in match.kinds)
-        and (not match.codes or failure.exit_code in match.codes)
-        and failure.exit_code not in match.codes_excluded
+        and (not match.codes or _has_code(failure, match.codes))
+        and not (match.codes_excluded and _has_code(failure, match.codes_excluded))
         and (not match.signals or failure.signal in match.signals)
         and (not match.pattern or _occurs(match.pattern, failure))
         and (not match.types or any(_is_type(name, failure.types) for name in match.types))
     )
+
+
+def _has_code(failure: Failure, codes: tuple[int, ...]) -> bool:
+    """Is the exit code among these? After a signal N, -N and -1 name it too, beside 128+N."""
+    return failure.exit_code in codes or (failure.signal is not None and (-failure.signal in codes or -1 in codes))
 
 
 def _is_type(name: str, types: tuple[str, ...]) -> bool:

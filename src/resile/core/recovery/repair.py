@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from resile.core.actions import AnswerRoute, KillAttempt, SetTimer
+from resile.core.fanout.naming import part_name
 from resile.core.reaction import Reaction
 from resile.core.scheduling.arcs import fail
 from resile.core.scheduling.dependencies import reopen
@@ -23,6 +24,7 @@ from resile.core.scheduling.reservations import mark_active, mark_idle
 from resile.core.scheduling.scopes import open_scope, start_scope
 from resile.core.state import SUCCESS, Job, Scope, State
 from resile.core.transitions import set_status
+from resile.model.nested import step_name
 from resile.model.status import BLOCKED, COMPLETED, PENDING, RECOVERING, RUNNING, SKIPPED, TERMINAL
 from resile.model.workflow import Rule, Step
 
@@ -43,7 +45,7 @@ def begin_repair(reaction: Reaction, job: Job, steps: tuple[Step, ...], timeout_
         reaction.order(SetTimer(job.id, job.attempt, job.timer_at, seq, repair=True))
     if not steps:
         return call_next(reaction, job)
-    scope = open_scope(state, job, "repair", f"{state.step_of(job).name}.{what}")
+    scope = open_scope(state, job, "repair", f"{part_name(state, state.step_of(job).name)}.{what}")
     job.repair_scope = scope.id
     start_scope(reaction, scope, seq)
     return None
@@ -93,7 +95,7 @@ def problem_of(state: State, scope: Scope) -> str:
         return f"{scope.name} ran out of time"
     for number, step in enumerate(state.plan_of(scope.id).steps):
         if state.jobs[scope.first + number].status not in (COMPLETED, SKIPPED):
-            return f"{scope.name}: {step.name} failed"
+            return f"{step_name(scope.name, step.name)} failed"
     return ""
 
 

@@ -68,6 +68,17 @@ def settle_done(reaction: Reaction, job: Job) -> None:
         settle_or_revisit(reaction, job, COMPLETED, {})
 
 
+def pass_over(reaction: Reaction, job: Job) -> None:
+    """Count a job that the run leaves out as done: take its arcs, and let its dependents go on."""
+    state = reaction.state
+    if job.status is not BLOCKED:
+        return
+    job.accepted = "left_out"
+    arcs = state.step_of(job).arcs
+    if not arcs or state.is_stopping(job) or take_arcs(reaction, job, (True,) * len(arcs)):
+        settle_or_revisit(reaction, job, SKIPPED, {"reason": "left out of this run"}, job.because)
+
+
 def take_arcs(
     reaction: Reaction, job: Job, answers: tuple[bool, ...], arguments: dict[str, dict[str, Any]] | None = None
 ) -> bool:

@@ -126,7 +126,7 @@ def _status_from_needs(state: State, scope: Scope, number: int, source: Job) -> 
             continue
         if all(member.status is SKIPPED for member in members):
             skipped = skipped or not need.skip_satisfies
-        else:
+        elif not need.failure_satisfies:
             return CANCELED
     if scope.waiting[number]:
         return None

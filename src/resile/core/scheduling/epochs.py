@@ -1,46 +1,101 @@
-"""Begins a run and each later epoch: counts the open jobs and wakes those without open needs."""
+"""Begins a run and each later epoch: counts the open jobs and wakes those without open needs.
+
+A rerun of what failed keeps what completed, at any depth: a fan-out runs its items that did not succeed, and a child
+workflow or an item goes on in its stored scope (`take_up_scope`) where it failed.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+from resile.core.fanout.naming import part_name
+from resile.core.fanout.progress import Fan
 from resile.core.reaction import Reaction
-from resile.core.scheduling.dependencies import wake_joined, wake_or_join
-from resile.core.scheduling.scopes import keep_scope
-from resile.core.state import ROOT, TIMES, Job, Queue, Scope
+from resile.core.scheduling.scopes import add_scope, add_to_totals, keep_scope, read_kept, start_scope
+from resile.core.state import ROOT, TIMES, Job, Queue, Scope, State
 from resile.core.transitions import set_status
-from resile.model.status import BLOCKED, COMPLETED, DISABLED
+from resile.model.status import COMPLETED, DISABLED
 
 
 def open_root(reaction: Reaction, because: int) -> None:
-    """Count the open jobs of the root scope and wake those without open needs.
-
-    Jobs that an earlier epoch completed count as done for their dependents.
-    """
+    """Count the open jobs of the root scope and wake those without open needs."""
     state = reaction.state
-    plan = state.plan
-    scope = Scope(ROOT, "root", 1, list(plan.waiting), times=bytearray(TIMES.size * len(plan.steps)))
-    kept = state.scopes.get(ROOT)
-    if kept is not None:
-        scope.values = kept.values
+    before = state.scopes.get(ROOT)
+    scope = Scope(ROOT, "root", 1, [])
+    if before is not None:
+        scope.values = before.values
     state.scopes = {ROOT: scope}
-    for number, step in enumerate(plan.steps[: plan.end]):
-        job = state.jobs[number + 1]
+    _count_open(state, scope, before)
+    start_scope(reaction, scope, because)
+
+
+def _count_open(state: State, scope: Scope, before: Scope | None) -> None:
+    """Count the open jobs of a scope; jobs that an earlier epoch completed count as done for their dependents."""
+    plan = state.plan_of(scope.id)
+    scope.waiting = list(plan.waiting)
+    scope.times = bytearray(TIMES.size * len(plan.steps))
+    for number, step in enumerate(plan.steps):
+        if number == plan.end:
+            continue
+        job = state.jobs[scope.first + number]
         if step.called_only:
             set_status(job, DISABLED)
         elif job.status is COMPLETED:
-            if kept is not None:
+            if before is not None:
                 place = slice(TIMES.size * number, TIMES.size * (number + 1))
-                scope.times[place] = kept.times[place]
+                scope.times[place] = before.times[place]
             for dependent in plan.dependents[number]:
                 scope.waiting[dependent] -= 1
         else:
             scope.open += 1
-    for number in range(plan.end):
-        job = state.jobs[number + 1]
-        reached = number not in plan.arc_targets or job.tokens
-        if job.status is BLOCKED and not scope.waiting[number] and reached:
-            wake_or_join(reaction, job, because)
-    if scope.joining:
-        wake_joined(reaction, scope)
+
+
+def take_up_scope(state: State, body: dict[str, Any]) -> Scope:
+    """Take up the stored scope of an item or a child workflow that failed in an earlier epoch.
+
+    What completed in it stays, with its values; everything else is as before its first attempt. The caller starts it.
+    """
+    kept = read_kept(body)
+    before = kept.scope
+    scope = Scope(
+        before.id,
+        before.name,
+        before.first,
+        [],
+        kind=before.kind,
+        owner=before.owner,
+        rule=before.rule,
+        depth=before.depth,
+        item=before.item,
+        inputs=before.inputs,
+        values=before.values,
+        outputs=before.outputs,
+        arc_arguments=before.arc_arguments,
+    )
+    add_scope(state, scope)
+    end = state.plan_of(scope.id).end
+    for job in kept.jobs:
+        stays = job.status is COMPLETED and job.step != end
+        state.jobs[job.id] = job if stays else _start_over(job, kept.fans.get(job.id), True)
+    _count_open(state, scope, before)
+    for number, fan in kept.fans.items():
+        fan.epoch = state.epoch
+        state.fans[number] = fan
+    # The scope's fan-outs are counted again when it closes.
+    add_to_totals(state, scope, -1)
+    return scope
+
+
+def _start_over(job: Job, fan: Fan | None, goes_on: bool) -> Job:
+    """A job before its first attempt; one that `goes_on` keeps what its fan-out or its child workflow completed.
+
+    A step that an arc had reached stays reached: the source of the arc may stay completed and not take it again.
+    """
+    fresh = Job(job.id, job.scope, job.step)
+    if goes_on:
+        fresh.tokens = 1 if job.attempt else 0
+        fresh.again = int(fan.is_over) if fan is not None else job.child_scope or job.again
+    return fresh
 
 
 def begin_epoch(reaction: Reaction, failed_only: bool, by: str) -> None:
@@ -52,11 +107,8 @@ def begin_epoch(reaction: Reaction, failed_only: bool, by: str) -> None:
     for scope in state.scopes.values():
         if scope.kept_for_redrive:
             reaction.order(keep_scope(state, scope))
-    # A step that an arc had reached stays reached: the source of the arc may stay completed and not take it again.
     state.jobs = {
-        job.id: job
-        if job.status is kept and job.step != end
-        else Job(job.id, ROOT, job.step, tokens=1 if failed_only and job.attempt else 0)
+        job.id: job if job.status is kept and job.step != end else _start_over(job, state.fans.get(job.id), failed_only)
         for job in state.jobs.values()
         if job.scope == ROOT
     }
@@ -66,14 +118,19 @@ def begin_epoch(reaction: Reaction, failed_only: bool, by: str) -> None:
     state.fans = {
         number: fan
         for number, fan in state.fans.items()
-        if number in state.jobs and (state.jobs[number].status is kept or fan.failed or fan.held)
+        if number in state.jobs
+        and (state.jobs[number].status is kept or fan.failed or fan.held or state.jobs[number].again)
     }
-    for fan in state.fans.values():
-        fan.queue, fan.active, fan.gated, fan.waiting, fan.redrive = [], {}, [], {}, False
-    names = {state.step_of(job).name for job in state.jobs.values() if job.status is kept}
-    state.closed_map_totals = {
-        name: fan for name, fan in state.closed_map_totals.items() if name.partition("/")[0] in names
-    }
+    for number, fan in state.fans.items():
+        fan.queue, fan.active, fan.gated, fan.waiting, fan.redrive, fan.kept = [], {}, [], {}, False, {}
+        if state.jobs[number].again:
+            fan.epoch = state.epoch + 1
+    if state.closed_map_totals:
+        names = [state.step_of(job).name for job in state.jobs.values() if job.status is kept or job.again]
+        inside = tuple(f"{part_name(state, name)}/" for name in names)
+        state.closed_map_totals = {
+            name: fan for name, fan in state.closed_map_totals.items() if name.startswith(inside)
+        }
     state.redrive = None
     state.scopes_to_drop = []
     state.active = state.parked = 0
@@ -92,6 +149,6 @@ def begin_epoch(reaction: Reaction, failed_only: bool, by: str) -> None:
     state.queues = {}
     state.ahead_candidates = Queue()
     state.routes = []
-    more = {"epoch": state.epoch, "failed_only": failed_only, "by": by}
+    more = {"epoch": state.epoch, "failed_only": failed_only, "by": by, "actor": by}
     because = reaction.note_run("run_resumed", "running", state.seq, **more)
     open_root(reaction, because)

@@ -102,7 +102,7 @@ def _conclude(reaction: Reaction) -> None:
     verdict = before["status"]
     if end.status is COMPLETED and state.override and not state.canceled:
         verdict = state.override
-    elif end.status in (FAILED, TERMINATED) and not state.canceled:
+    elif end.status in (FAILED, TERMINATED) and not (end.tolerated or state.canceled):
         verdict = "failed"
         failed.append(state.step_of(end).name)
     state.phase = "ended"

@@ -66,7 +66,7 @@ class Plan:
                 groups.append((step.needs, [number]))
         for needs, numbers in groups:
             needed = {name for need in needs for name in need.any_of}
-            grouped = any(len(need.any_of) > 1 for need in needs)
+            grouped = any(len(need.any_of) > 1 or need.failure_satisfies for need in needs)
             for number in numbers:
                 self.waiting[number], self.grouped[number] = len(needed), grouped
             row = slice(numbers[0], numbers[-1] + 1)
@@ -93,11 +93,14 @@ class Plan:
         """The steps that do not start by themselves: at least one forward arc leads to them.
 
         An arc leads back when its target lies on the path to its source, seen from where a run begins: the steps that
-        no arc or need leads to, and the first step of the file.
+        no arc or need leads to, and the first step of the file; or else the steps with which the caller begins it.
         """
         arcs = [[self.index[arc.step] for arc in step.arcs] for step in self.steps]
         led_to = {target for targets in arcs for target in targets}
-        begin = [number for number, count in enumerate(self.waiting) if number == 0 or not (count or number in led_to)]
+        asked = [number for number, step in enumerate(self.steps) if step.begins]
+        first = [] if asked else [0]
+        alone = [number for number, count in enumerate(self.waiting) if not (count or number in led_to)]
+        begin = sorted({*asked, *first, *alone})
         back: set[tuple[int, int]] = set()
         seen = [False] * len(self.steps)
         on_the_way = [False] * len(self.steps)
@@ -116,7 +119,7 @@ class Plan:
                     on_the_way[number] = False
                     stack.pop()
         forward = {target for source, targets in enumerate(arcs) for target in targets if (source, target) not in back}
-        return frozenset(forward - {self.end, 0})
+        return frozenset(forward - {self.end, *first, *asked})
 
 
 def has_critical(steps: tuple[Step, ...]) -> bool:

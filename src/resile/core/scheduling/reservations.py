@@ -38,6 +38,7 @@ def resources_for(state: State, job: Job) -> Resources | None:
         memory,
         resources.gpus,
         job.runtime_seconds or resources.runtime_seconds,
+        resources.enforce,
     )
 
 

@@ -151,7 +151,7 @@ def _exit_0_is_success(step: Step) -> bool:
 
 def _is_plain(step: Step) -> bool:
     """Is everything about an attempt of this step known before the run starts?"""
-    if not isinstance(step.action, Shell | Validate):
+    if not isinstance(step.action, Shell | Validate) or step.left_out:
         return False
     if step.when is not None or step.resources is not None or step.commit_required or step.effects or step.args:
         return False

@@ -1,8 +1,8 @@
 """Opens, stops and closes scopes, in which a repair, an item or a child workflow runs.
 
-open_scope --> jobs, all blocked --> start_scope wakes those without needs; unstart_scope reverts that
+open_scope --> jobs, all blocked --> start_scope wakes those without open needs; unstart_scope reverts that
 stop_scope --> cancels jobs that have not started, kills those that run; fan-outs inside start no more items
-close_scope --> dropped with the next event; stored if it has dead letters inside, so that a redrive can restore it
+close_scope --> dropped with the next event; stored if a redrive of dead letters inside, or a rerun, can restore it
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from resile.core.actions import KeepScope, KillAttempt
 from resile.core.fanout.naming import map_name
 from resile.core.fanout.progress import Fan, add
 from resile.core.reaction import Reaction
-from resile.core.scheduling.dependencies import settle_and_inform
+from resile.core.scheduling.dependencies import settle_and_inform, wake_joined, wake_or_join
 from resile.core.scheduling.reservations import mark_idle
-from resile.core.state import TIMES, Cause, Job, Scope, State
+from resile.core.state import SUCCESS, TIMES, Cause, Job, Scope, State
 from resile.core.transitions import set_status
 from resile.model.failure import Kind
 from resile.model.items import ItemFailure, KeptScope
@@ -27,7 +27,7 @@ from resile.model.status import BLOCKED, CANCELED, DISABLED, PENDING_FAILED, REA
 from resile.model.workflow import Step
 
 
-class _Kept(Struct):
+class Kept(Struct):
     """The stored form of a scope."""
 
     scope: Scope
@@ -51,9 +51,7 @@ def open_scope(state: State, owner: Job, kind: Literal["repair", "item", "child"
         depth=outer.depth + 1,
         **more,
     )
-    state.scopes[scope.id] = scope
-    state.frame_of(outer.id).nested = True
-    outer.nested = True
+    add_scope(state, scope)
     plan = state.plan_of(scope.id)
     scope.waiting = list(plan.waiting)
     scope.times = bytearray(TIMES.size * len(plan.steps))
@@ -67,15 +65,26 @@ def open_scope(state: State, owner: Job, kind: Literal["repair", "item", "child"
     return scope
 
 
+def add_scope(state: State, scope: Scope) -> None:
+    """Add a scope to the state, inside the scope of its owner."""
+    outer = state.scopes[state.jobs[scope.owner].scope]
+    state.scopes[scope.id] = scope
+    state.frame_of(outer.id).nested = True
+    outer.nested = True
+
+
 def start_scope(reaction: Reaction, scope: Scope, because: int) -> None:
-    """Wake the jobs of a scope that have no needs."""
+    """Wake the jobs of a scope that have no open needs; those that only an arc leads to need one that reached them."""
     state = reaction.state
     plan = state.plan_of(scope.id)
-    for number, count in enumerate(plan.waiting):
-        if not count and number != plan.end and number not in plan.arc_targets:
-            job = state.jobs[scope.first + number]
-            if job.status is BLOCKED:
-                reaction.wake(job, because)
+    for number, count in enumerate(scope.waiting):
+        if count or number == plan.end:
+            continue
+        job = state.jobs[scope.first + number]
+        if job.status is BLOCKED and (number not in plan.arc_targets or job.tokens):
+            wake_or_join(reaction, job, because)
+    if scope.joining:
+        wake_joined(reaction, scope)
 
 
 def unstart_scope(state: State, scope: Scope) -> None:
@@ -128,11 +137,21 @@ def failure_data(step: Step, message: str) -> dict[str, Any]:
     return {"message": message, "routed_to_end": True, "original_failed_step": step.name}
 
 
+def validates_attempt(state: State, scope: Scope) -> bool:
+    """Are these the steps after a success, with a check of the attempt among them?"""
+    if scope.kind != "repair" or scope.rule != SUCCESS:
+        return False
+    actions = state.step_of(state.jobs[scope.owner]).on_success
+    return actions is not None and actions.validates
+
+
 def keep_first_failure(reaction: Reaction, job: Job, message: str) -> None:
-    """Remember the first failure of an item or a child workflow, for its dead letter or its parent."""
+    """Remember the first failure of an item, a child workflow, or checks after a success: a dead letter, the parent, or
+    the rules of the step need it.
+    """
     state = reaction.state
     scope = state.scopes[job.scope]
-    if scope.kind not in ("item", "child") or scope.first_failure is not None:
+    if scope.first_failure is not None or not (scope.kind in ("item", "child") or validates_attempt(state, scope)):
         return
     found = replace(item_failure(reaction, scope, job, Kind.CONTRACT, message), exit_code=job.exit_code)
     if job.error is not None:
@@ -156,31 +175,34 @@ def item_failure(reaction: Reaction, scope: Scope, job: Job | None, kind: str, m
         job=job.id if job is not None else 0,
         attempt=job.attempt if job is not None else 0,
         epoch=state.epoch,
+        scope=scope.id,
     )
 
 
-def close_scope(reaction: Reaction, scope: Scope) -> None:
-    """Mark a finished scope for dropping at the next event, and store it if a redrive will need it."""
+def close_scope(reaction: Reaction, scope: Scope, keep: bool = False) -> None:
+    """Mark a finished scope for dropping at the next event; store it if a redrive, or (`keep`) a rerun, may need it."""
     state = reaction.state
     state.scopes_to_drop.append(scope.id)
-    _add_to_totals(state, scope, 1)
+    add_to_totals(state, scope, 1)
     if scope.kept_for_redrive:
         for inner in _scopes_within(state, scope):
             if inner.kept_for_redrive:
                 reaction.order(keep_scope(state, inner))
+    elif keep:
+        reaction.order(keep_scope(state, scope))
 
 
 def keep_scope(state: State, scope: Scope) -> KeepScope:
     """The order to store a scope."""
     jobs = state.jobs_in(scope)
     fans = {job.id: state.fans[job.id] for job in jobs if job.id in state.fans}
-    body: dict[str, Any] = msgspec.to_builtins(_Kept(scope, jobs, fans), str_keys=True)
+    body: dict[str, Any] = msgspec.to_builtins(Kept(scope, jobs, fans), str_keys=True)
     return KeepScope(KeptScope(scope.id, state.jobs[scope.owner].scope, body))
 
 
 def restore_scope(state: State, body: dict[str, Any]) -> int:
     """Restore a stored scope; return its number, or 0 where it is still in the state."""
-    kept = msgspec.convert({**body, "jobs": [_replace_flags(job) for job in body["jobs"]]}, _Kept, str_keys=True)
+    kept = read_kept(body)
     if kept.scope.id in state.scopes:
         return 0
     state.scopes[kept.scope.id] = kept.scope
@@ -193,8 +215,13 @@ def restore_scope(state: State, body: dict[str, Any]) -> int:
         state.jobs[job.id] = job
     kept.scope.open = 0
     state.fans |= kept.fans
-    _add_to_totals(state, kept.scope, -1)
+    add_to_totals(state, kept.scope, -1)
     return kept.scope.id
+
+
+def read_kept(body: dict[str, Any]) -> Kept:
+    """A stored scope."""
+    return msgspec.convert({**body, "jobs": [_replace_flags(job) for job in body["jobs"]]}, Kept, str_keys=True)
 
 
 def _replace_flags(job: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +237,7 @@ def _replace_flags(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _add_to_totals(state: State, scope: Scope, times: int) -> None:
+def add_to_totals(state: State, scope: Scope, times: int) -> None:
     """Add the counts of a scope's fan-outs to the totals of their maps; with -1, subtract them."""
     for job in state.jobs_in(scope):
         fan = state.fans.get(job.id)
