@@ -5,7 +5,7 @@
 
 Python can't interrupt native code such as `'a'.center(10**9)`, so the call has a process of its own. The child shares
 the values of the engine and changes none of them; it runs no other code of the engine, and ends without clean-up. CPU
-time decides, not wall time: on a busy machine the engine waits.
+time decides, not wall time: on a busy machine the evaluation waits, and the engine does other things (waiting.py).
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ import os
 import resource
 import signal
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
+from resile.languages.waiting import waiting
 from resile.model.limits import TEMPLATE_CPU_SECONDS_MAX, TEMPLATE_MEMORY_BYTES_MAX
 
 _PIECE_BYTES = 1024 * 1024
 _is_child = False
+# A child of another thread must not inherit the writing end of the pipe: reading would end only with that child.
+_forking = Lock()
 
 
 class TooMuch(Exception):
@@ -32,23 +36,31 @@ def call_bounded(make: Callable[[], Any]) -> Any:
     if _is_child:
         # The limits of the outer call hold for this one as well.
         return make()
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _run_child(make, theirs)
-    os.close(theirs)
-    data = bytearray()
-    try:
-        while piece := os.read(ours, _PIECE_BYTES):
-            data += piece
-    finally:
-        os.close(ours)
-        status = os.waitpid(pid, 0)[1]
+    with _forking:
+        ours, theirs = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _run_child(make, theirs)
+        os.close(theirs)
+    with waiting():
+        data, status = _result_of(pid, ours)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
         raise TooMuch(f"it takes more than {TEMPLATE_CPU_SECONDS_MAX * 1e3:.0f} ms of CPU time")
     if status != 0:
         raise TooMuch(f"it needs more than {TEMPLATE_MEMORY_BYTES_MAX >> 20} MB of memory")
     return marshal.loads(data)
+
+
+def _result_of(pid: int, pipe: int) -> tuple[bytes, int]:
+    """All that a child writes to a pipe, and its wait status."""
+    data = bytearray()
+    try:
+        while piece := os.read(pipe, _PIECE_BYTES):
+            data += piece
+    finally:
+        os.close(pipe)
+        status = os.waitpid(pid, 0)[1]
+    return bytes(data), status
 
 
 def _run_child(make: Callable[[], Any], pipe: int) -> None:

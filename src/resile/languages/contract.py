@@ -12,7 +12,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from resile.core.events import Event
@@ -128,7 +130,7 @@ class Visible(Protocol):
         """The value of a `${...}` reference; MISSING if the reference belongs to the shell."""
 
 
-class Program(NamedTuple):
+class Program(Struct, frozen=True):
     """One of our programs that runs a step: its kind, and its settings as JSON data."""
 
     kind: Literal["http", "python", "playbook", "sql", "write"]
@@ -137,10 +139,14 @@ class Program(NamedTuple):
 
 
 class Language(Protocol[Seen]):
-    """One template language. `mark` begins every value in a text; `has_references` tells whether `${...}` is one."""
+    """One template language. `mark` begins every value in a text; `has_references` tells whether `${...}` is one.
+
+    A language that `may_wait` renders some texts in another process (waiting.py).
+    """
 
     mark: str
     has_references: bool
+    may_wait: bool
 
     def names_in(self, text: str) -> frozenset[str]:
         """The names that a text uses."""

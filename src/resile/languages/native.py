@@ -66,9 +66,11 @@ class BaseLanguage:
 
         if is_one_reference(url):
             return "", ""
+        if split_base(url)[0]:
+            return "", ""
         first = next((offset for _, offset in names(url)), None)
         if first is not None and not names_server(url[:first]):
-            hint = "write the server out, or make the whole url one reference: http: ${inputs.url}"
+            hint = "write the server out, or begin with one reference and a slash: http: ${inputs.base}/path"
             return f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url", hint
         if not is_whole_url(url):
             hint = "a password belongs in a header" if "@" in url else "http://host/path or https://host/path"
@@ -105,6 +107,7 @@ class Native(BaseLanguage):
 
     mark = "${"
     has_references = True
+    may_wait = False
     visible = NativeNames
     render_text = staticmethod(references.render_text)
     render_shell = staticmethod(render_shell)
@@ -137,7 +140,15 @@ class Native(BaseLanguage):
             if not is_whole_url(text):
                 raise ValueRefused(f"the value of `{url}` is no http url without a password")
         else:
-            text = references.render_text(url, lambda name: encode_value(_value_of(f"${{{name}}}", visible)))
+            base, rest = split_base(url)
+            text = references.render_text(rest, lambda name: encode_value(_value_of(f"${{{name}}}", visible)))
+            if base:
+                server = text_of(_value_of(base, visible)).removesuffix("/")
+                if not is_whole_url(server) or "?" in server or "#" in server:
+                    raise ValueRefused(
+                        f"the value of `{base}` is no http url without a password, a query or a fragment"
+                    )
+                text = server + text
             if leaves_folder(url, text):
                 raise ValueRefused(f"a value in `{url}` is `.` or `..`, which would lead out of its folder")
         return encode_url(text)
@@ -154,6 +165,13 @@ class Native(BaseLanguage):
 NATIVE = Native()
 NativeNames.language = NATIVE
 NativeNames.args = {}
+
+
+def split_base(url: str) -> tuple[str, str]:
+    """The reference that a URL begins with, up to a slash, and the rest; no reference if it begins otherwise."""
+    end = url.find("}/") + 1
+    is_base = end > 0 and is_one_reference(url[:end])
+    return (url[:end], url[end:]) if is_base else ("", url)
 
 
 def _is_true(value: Any) -> bool:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from resile.languages.contract import Program, render_data, render_text, render_url
-from resile.languages.references import ValueRefused, is_one_reference
+from resile.languages.references import ValueRefused
 from resile.model.workflow import Http, Python
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def program_of(action: Http | Python | Query, name: str, folder: str, visible: V
     assert isinstance(action, Python)
     file = os.path.join(folder, action.file) if action.file else ""
     inputs = render_data(action.inputs, visible)
-    return Program("python", {"name": name, "source": action.source, "file": file, "inputs": inputs})
+    return Program("python", {"name": name, "source": action.source, "file": file, "inputs": inputs}, may_use_file=True)
 
 
 def http_settings(action: Http, visible: Visible, instead: str = "") -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _url_in_messages(written: str, url: str) -> str:
     """The URL for messages: as in the file, so that it contains no value, and without its query."""
     from urllib.parse import urlsplit
 
-    if is_one_reference(written):
+    if written.startswith("${"):
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.netloc}"
     return written.partition("?")[0].partition("#")[0]

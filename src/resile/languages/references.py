@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 if TYPE_CHECKING:
     import re
@@ -63,6 +63,14 @@ class ValueRefused(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class ValueTooLarge(ValueRefused):
+    """A value is larger than a text in memory may be; `copy` writes it to a file, for the ways that take any size."""
+
+    def __init__(self, message: str, copy: Callable[[BinaryIO], None]) -> None:
+        super().__init__(message)
+        self.copy = copy
 
 
 def names(text: str) -> list[tuple[str, int]]:
@@ -167,6 +175,18 @@ def render_text(text: str, lookup: Lookup) -> str:
             value = lookup(name)
             out.append(reference if value is MISSING else checked_text(name, value))
     return "".join(out)
+
+
+def write_text(text: str, lookup: Lookup, file: BinaryIO) -> None:
+    """Write the text with the values of its references to a file; a value may have any size."""
+    for literal, reference in _template(text):
+        file.write(literal.encode("utf-8", "surrogateescape"))
+        if not reference:
+            continue
+        try:
+            file.write(render_text(reference, lookup).encode("utf-8", "surrogateescape"))
+        except ValueTooLarge as large:
+            large.copy(file)
 
 
 def text_pieces(text: str, lookup: Lookup) -> list[tuple[str, str | None]]:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from resile.languages.javascript import helper, limits
-from resile.languages.javascript.evaluate import Sandbox, SandboxSilent
+from resile.languages.javascript.evaluate import Sandbox
+from resile.languages.javascript.helpers import SandboxSilent
 
 PATIENCE_SECONDS = 20.0
 
@@ -22,15 +23,15 @@ import sys
 from resile.languages.javascript.evaluate import Sandbox
 box = Sandbox()
 assert box.evaluate("1", {}, now=0.0, seed="", form="expression").value == 1
-print(box._helper.pid, flush=True)
+print(box.helpers.idle[0].pid, flush=True)
 sys.stdin.read()
 """
 
 
 def keeper(sandbox: Sandbox) -> int:
     """The process that the sandbox started."""
-    assert sandbox._helper is not None
-    return sandbox._helper.pid
+    (helper,) = sandbox.helpers.idle
+    return helper.pid
 
 
 def worker(sandbox: Sandbox) -> int:
@@ -55,7 +56,7 @@ def test_nothing_starts_before_it_is_needed() -> None:
     """A sandbox that is never asked has no process, and code that is too long starts none."""
     sandbox = Sandbox()
     assert sandbox.evaluate("1" * 9_000, {}, now=0.0, seed="", form="expression").kind == "too_large"
-    assert sandbox._helper is None
+    assert sandbox.helpers.idle == []
     sandbox.close()
 
 

@@ -17,7 +17,7 @@ from resile.languages.jinja.templates import Unknown, render, render_data, value
 from resile.languages.jinja.undefined import result_not_there
 from resile.languages.references import MISSING, ValueRefused
 from resile.model.failure import Failure
-from resile.store.sqlite.rows import from_json, to_json
+from resile.store.encoding import from_json, to_json
 
 
 class Whole(int):

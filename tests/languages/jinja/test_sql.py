@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,31 +11,15 @@ import pytest
 from resile.languages.jinja.sql import render_sql
 from resile.languages.references import ValueRefused
 from tests.cli.program import Program
+from tests.cluster import private_cluster
 from tests.dialects.noetl.playbooks import Run, written
 
 
 @pytest.fixture(scope="module")
 def dsn() -> Iterator[str]:
-    """A PostgreSQL of our own, on a socket in a folder; where its programs are not installed, that is a failure."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    assert programs, "PostgreSQL is not installed (on Debian: apt-get install postgresql)"
-    folder = Path(tempfile.mkdtemp(prefix="resile-pg-"))
-    command: list[str] = []
-    if os.getuid() == 0:
-        # The server refuses to run as root.
-        shutil.chown(folder, "postgres")
-        command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
-    data, log = str(folder / "data"), str(folder / "log")
-    initdb = [*command, str(programs[-1] / "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"]
-    control = [*command, str(programs[-1] / "pg_ctl"), "-D", data, "-w", "-l", log]
-    subprocess.run(initdb, cwd=folder, check=True, capture_output=True)
-    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
-    subprocess.run([*control, "-o", options, "start"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    try:
-        yield f"host={folder} user=postgres dbname=postgres"
-    finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        shutil.rmtree(folder)
+    """A PostgreSQL of our own, on a socket in a folder."""
+    with private_cluster() as cluster:
+        yield f"host={cluster.folder} user=postgres dbname=postgres"
 
 
 def test_tables_live_as_long_as_the_run(tmp_path: Path) -> None:

@@ -9,21 +9,19 @@
 
 The code sees frozen copies of the variables it names, `Math` (with `Math.random` from the seed), `JSON`,
 `Date.now` (the given time) and the plain types of the language. The same code, context, time and seed give the same
-result. One thread at a time may use a sandbox; the helper process starts with the first request.
+result. Any thread may use a sandbox; its helper processes start with the first request (helpers.py).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
 
-from resile.errors import ResileError
 from resile.languages.javascript import limits
-from resile.languages.javascript.helper import Helper, HelperLost, HelperSilent
+from resile.languages.javascript.helpers import Helpers, SandboxLost
 from resile.model.limits import EXPRESSION_BYTES_MAX
 
 Form = Literal["expression", "body"]
@@ -44,10 +42,6 @@ class Evaluation(msgspec.Struct, frozen=True):
     milliseconds: float = 0.0
 
 
-class SandboxSilent(ResileError):
-    """No helper answered, although the code may be fine."""
-
-
 class Refused(Exception):
     """The code or its variables can't be evaluated, or the evaluation failed; has the problem and its kind."""
 
@@ -57,16 +51,12 @@ class Refused(Exception):
 
 
 class Sandbox:
-    """A helper process that is started on first use and replaced when it is lost."""
+    """Evaluates with helpers of its own, or with `helpers`, which others use as well."""
 
-    def __init__(self) -> None:
-        self._helper: Helper | None = None
+    def __init__(self, helpers: Helpers | None = None) -> None:
+        self._is_owner = helpers is None
+        self.helpers = Helpers() if helpers is None else helpers
         self._checked: dict[tuple[str, Form], str | None] = {}
-
-    def start(self) -> None:
-        """Start the helper without waiting, so that the first evaluation does not wait either."""
-        if self._helper is None:
-            self._helper = Helper()
 
     def evaluate(
         self,
@@ -112,10 +102,9 @@ class Sandbox:
         return problem
 
     def close(self) -> None:
-        """Kill the helper; a later request would start another."""
-        if self._helper is not None:
-            self._helper.kill()
-            self._helper = None
+        """Kill the helpers, unless others use them; a later request would start another."""
+        if self._is_owner:
+            self.helpers.close()
 
     def _problem(self, code: str, form: Form, bytes_max: int) -> str | None:
         """Compile the code and return its problem."""
@@ -127,39 +116,11 @@ class Sandbox:
         return None
 
     def _ask(self, request: bytes) -> bytes:
-        """Get one answer, if need be from another helper; raises SandboxSilent if no helper gets to run.
-
-        The kernel ends code that takes too much CPU time, so silence is no error of the code: an answer decided by it
-        would send a run the wrong way. And a dead helper may have died for another reason.
-        """
-        silences = losses = 0
-        while True:
-            try:
-                self.start()
-                assert self._helper is not None
-                return self._helper.ask(request)
-            except HelperSilent as silent:
-                self._replace()
-                silences += 1
-                if silences == limits.SILENCES_MAX:
-                    raise SandboxSilent(
-                        "sandbox_silent",
-                        f"the sandbox for expressions {silent}, {silences} times",
-                        hint="the machine gives it no time to run; go on when there is less to do",
-                    ) from None
-            except HelperLost as lost:
-                self._replace()
-                losses += 1
-                if losses == limits.LOSSES_MAX:
-                    raise Refused("lost", f"the sandbox {lost}") from None
-            except OSError as error:
-                raise Refused("lost", f"the sandbox can't be started: {error}") from None
-
-    def _replace(self) -> None:
-        """Start another helper ahead of the next request; a failure shows with that request."""
-        self.close()
-        with suppress(OSError):
-            self.start()
+        """The answer of a helper; raises SandboxSilent if none gets to run."""
+        try:
+            return self.helpers.ask(request)
+        except SandboxLost as lost:
+            raise Refused("lost", str(lost)) from None
 
 
 def expand_values(expression: str, references: Sequence[tuple[str, int]]) -> str:

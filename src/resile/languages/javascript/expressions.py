@@ -5,7 +5,8 @@ A variable is only made if the code mentions its name, because outputs are read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -53,7 +54,22 @@ class Expressions:
         given = [None if value is MISSING else value for value in found]
         code = expand_values(source, references)
         answer = self._evaluate("when", code, job, at, "expression", {VALUES: given})
-        return holds(answer.value) and not answer.problem, answer.problem
+        near = self._nearest_to(answer.problem, source, job) if answer.problem else ""
+        return holds(answer.value) and not answer.problem, answer.problem + near
+
+    def _nearest_to(self, problem: str, code: str, job: Job) -> str:
+        """A hint with the name that was probably meant where code names a variable or a step that there is not."""
+        if found := re.search(r"ReferenceError: '?([\w$]+)'? is not defined", problem):
+            return _suggestion("", found[1], self._makers(code, job))
+        steps = self._jobs_seen(job)
+        for name in re.findall(r"\boutputs\.([A-Za-z_$][\w$]*)", code):
+            if name not in steps and (near := _suggestion("outputs.", name, steps)):
+                return near
+        inputs = self._run.find(("inputs",), job)
+        for name in re.findall(r"\binputs\.([A-Za-z_$][\w$]*)", code):
+            if isinstance(inputs, dict) and name not in inputs and (near := _suggestion("inputs.", name, inputs)):
+                return near
+        return ""
 
     def check(
         self, what: str, code: str, job: Job, at: float, more: Mapping[str, Any] | None = None
@@ -199,15 +215,19 @@ class Expressions:
         return found
 
     def _outputs(self, job: Job, code: str, *, decode: bool) -> dict[str, Any]:
-        """The outputs of steps that have ended; if there are many steps, only those that the code names."""
+        """The outputs of steps that have ended: those that the code names.
+
+        Where it may name one in another way, as in `outputs[x]`, all, unless there are very many.
+        """
         found: dict[str, Any] = {}
+        wanted = outputs_named(code)
         done = {
             name: other
             for name, other in self._jobs_seen(job).items()
             if (other.attempt and other.status in TERMINAL) or source_item(self._state, name, job) is not MISSING
         }
         for name, other in done.items():
-            if len(done) <= OUTPUT_STEPS_MAX or name in code:
+            if name in code if wanted is None and len(done) > OUTPUT_STEPS_MAX else wanted is None or name in wanted:
                 value = self._run.find(("steps", name, "output"), job) if other is not job else self._run.output(job)
                 found[name] = parse_json(value) if decode else value
         return found
@@ -221,6 +241,24 @@ class Expressions:
             for name, other in self._jobs_seen(job).items()
             if name in code
         }
+
+
+def outputs_named(code: str) -> set[str] | None:
+    """The steps whose outputs code uses, by `outputs.x`, `outputs?.x` and `outputs["x"]`; None if it may use any."""
+    if "\\" in code or "`" in code:
+        return None
+    member = r"""\s*(?:(?:\?\.|\.)\s*([A-Za-z_$][\w$]*)|(?:\?\.)?\s*\[\s*(?:"([^"]*)"|'([^']*)')\s*\])"""
+    uses = re.findall(rf"(?<![\w$])outputs(?:_raw|_history)?(?![\w$])(?:{member})?", code)
+    names = {a or b or c for a, b, c in uses}
+    return None if "" in names else names - {"history"} if "history" not in code else None
+
+
+def _suggestion(root: str, name: str, known: Iterable[str]) -> str:
+    """A hint with the known name that is nearest to a name, if one is near."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean `{root}{near[0]}`?" if near else ""
 
 
 def _beginning_of(value: Any) -> str:

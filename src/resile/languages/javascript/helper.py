@@ -108,10 +108,14 @@ class Helper:
     def kill(self) -> None:
         """Kill the helper and its worker, without waiting for them."""
         self._socket.close()
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, _SIGKILL)
+        self.end()
         _killed.add(self.pid)
         reap()
+
+    def end(self) -> None:
+        """Let both processes end; a thread that waits for an answer then learns that the helper is lost."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, _SIGKILL)
 
 
 def reap() -> None:

@@ -41,6 +41,7 @@ class Jinja(BaseLanguage):
 
     mark = "{"
     has_references = False
+    may_wait = True
     names_in = staticmethod(templates.names_in)
     check = staticmethod(templates.problem)
 

@@ -13,7 +13,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
+from resile.core.fanout.naming import fan_name, part_name
+from resile.core.growth import add_grown
 from resile.model.status import Status
 from resile.model.workflow import Child, FanOut
 
@@ -63,7 +67,7 @@ class LoopResults:
             return self._of_step(fan, "", inner.name)
         if inner.transform is not None:
             return self._of_step(fan, "", inner.name, ValueAnswered)
-        within = f"/{inner.name}"
+        within = f"/{part_name(self._state, inner.name)}"
         if inner.action.shares:
             return self._last_of_each(fan, within, inner.action.workflow)
         wanted = inner.action.result
@@ -101,8 +105,7 @@ class LoopResults:
 
     def _rows(self, fan: Job, within: str, name: str) -> Iterator[tuple[JobRecord, int]]:
         """Like `_jobs_of_items`, as rows of the store."""
-        scope = self._state.scopes[fan.scope]
-        before = (f"{scope.name}/" if scope.owner else "") + f"{self._state.step_of(fan).name}["
+        before = f"{fan_name(self._state, fan)}["
         for row in self._run.job_rows():
             number = row.scope.removeprefix(before).removesuffix(f"]{within}")
             if row.step == name and number.isdigit() and row.scope == f"{before}{number}]{within}":
@@ -113,11 +116,17 @@ class LoopResults:
     ) -> Iterator[tuple[int, Outcome]]:
         """The outcomes of these jobs in this epoch, attempt by attempt, from events of this kind in the log."""
         found: list[tuple[int, Outcome]] = []
+        gave: dict[int, dict[str, Any]] = {}
         for event in self._run.events():
             if isinstance(event, EpochStarted) and not event.failed_only:
                 found.clear()
+                gave.clear()
             elif isinstance(event, kind) and event.job in jobs:
-                found.append((event.job, event.outcome))
+                outcome, before = event.outcome, gave.get(event.job, {})
+                if outcome.values_grown:
+                    outcome = replace(outcome, values=add_grown(before, outcome.values, outcome.values_grown))
+                gave[event.job] = {**before, **outcome.values}
+                found.append((event.job, outcome))
         yield from found
 
 

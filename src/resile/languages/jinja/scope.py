@@ -375,7 +375,7 @@ def as_data(value: Any) -> Any:
 
 def _uuid(text: str) -> str:
     """A text in the form of a UUID, the same for the same run."""
-    from resile.model.hashing import sha256_hex
+    from resile.model.codec import sha256_hex
 
     digits = sha256_hex(text.encode())
     return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"

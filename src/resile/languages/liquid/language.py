@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from resile.errors import shorten
@@ -35,11 +34,15 @@ class LiquidNames:
     def __init__(self, run: Run, job: Job) -> None:
         self._run = run
         self._job = job
+        self._variables: Mapping[str, Any] | None = None
 
-    @cached_property
+    @property
     def variables(self) -> Mapping[str, Any]:
         """The variables."""
-        return LiquidScope(self._run).variables(self._job)
+        # functools.cached_property would hold a lock for all jobs, even while a template among the variables waits.
+        if self._variables is None:
+            self._variables = LiquidScope(self._run).variables(self._job)
+        return self._variables
 
     def __call__(self, name: str) -> Any:
         """MISSING: a `${...}` belongs to the shell."""
@@ -52,6 +55,7 @@ class Liquid(BaseLanguage):
 
     mark = "{"
     has_references = False
+    may_wait = True
     names_in = staticmethod(templates.names_in)
     check = staticmethod(templates.problem)
     visible = LiquidNames

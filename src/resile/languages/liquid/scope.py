@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
+from resile.core.fanout.naming import fan_name
 from resile.languages.braces import Lazy
 from resile.languages.liquid.filters import FOLDER, MEMORY
 from resile.languages.liquid.templates import value_of
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 _RAW = "-raw"
 _LEVELS = {f"{level}Issues": level for level in ("critical", "error", "warning", "info")}
+PULL_REQUEST_NAMES = (
+    "pr", "files", "fileCount", "branch", "baseBranch", "filesChanged", "filesCount", "hasChanges",
+)  # fmt: skip
+"""The names for the branch of the caller's folder and its files."""
 ISSUE_NAMES = ("issues", "metadata", "schema", "group", *_LEVELS, "totalIssues")
 """The names for the issues of a step's own output."""
 Given = tuple[int, Any, bool]
@@ -63,9 +68,7 @@ class LiquidScope:
             "error": self._error(job),
             "output": self._own_value(job),
             "attempt": job.attempt,
-            "pr": {},
-            "files": [],
-            "fileCount": 0,
+            **self._pull_request(),
             "memory": {"listNamespaces": list(self._run.memory.namespaces(job))},
             FOLDER: self._run.directory,
             MEMORY: {**self._run.memory.namespaces(job), "": self._state.workflow_of(job.scope).memory_namespace},
@@ -90,12 +93,29 @@ class LiquidScope:
             "step": lambda: self._step_fields(job),
             "forEach": lambda: self._foreach(job),
             "checkName": lambda: self._state.step_of(job).name,
-            "branch": lambda: "unknown",
-            "baseBranch": lambda: "unknown",
-            "filesChanged": list,
-            "filesCount": int,
+            **{name: partial(self._of_pull_request, name) for name in PULL_REQUEST_NAMES},
             "debug": dict,
             **{name: partial(self._issue_name, job, name) for name in ISSUE_NAMES},
+        }
+
+    def _of_pull_request(self, name: str) -> Any:
+        return self._pull_request()[name]
+
+    def _pull_request(self) -> dict[str, Any]:
+        """What git knew of the caller's folder when the run started; a run outside of a checkout has no files."""
+        given = self._state.inputs.get("pull_request")
+        known = given if isinstance(given, dict) else {}
+        files = known.get("files", [])
+        names = [file["filename"] for file in files]
+        return {
+            "pr": known,
+            "files": files,
+            "fileCount": len(files),
+            "branch": known.get("branch", "unknown"),
+            "baseBranch": known.get("base", "unknown"),
+            "filesChanged": names,
+            "filesCount": len(files),
+            "hasChanges": bool(files),
         }
 
     def _issue_name(self, job: Job, name: str) -> Any:
@@ -110,7 +130,8 @@ class LiquidScope:
         counts["totalIssues"] = len(issues)
         schema = step.transform.schema_name if step.transform is not None else ""
         about = {"checkName": step.name, "schema": schema, "group": step.group}
-        metadata = {**about, **counts, "event": self._event(job)["name"]}
+        pull_request = {name: value for name, value in self._pull_request().items() if name not in ("pr", "files")}
+        metadata = {**pull_request, **about, **counts, "event": self._event(job)["name"]}
         return {"issues": issues, "metadata": metadata, "schema": schema, "group": step.group, **counts}
 
     def _for_steps_seen(self, job: Job, make: Callable[[str, Job], Any]) -> Lazy:
@@ -219,11 +240,7 @@ class LiquidScope:
 
     def _jobs_of_items(self, fan: Job, name: str, after: int = 0) -> dict[int, int]:
         """The jobs of a step in the items of a fan-out with a number above `after`, each with the item's index."""
-        scope = self._state.scopes[fan.scope]
-        action = self._state.step_of(fan).action
-        assert isinstance(action, FanOut)
-        prefix = f"{scope.name}/" if scope.owner else ""
-        prefix += f"{action.scope or self._state.step_of(fan).name}["
+        prefix = f"{fan_name(self._state, fan)}["
         return {
             row.id: int(row.scope[len(prefix) : -1])
             for row in self._run.job_rows()
