@@ -95,6 +95,9 @@ def test_aliases() -> None:
         ("a: é\nb: ".encode() + b"\xff", [("encoding", 2, 4, "this is not UTF-8 text: byte 9 is 0xff")]),
         ("a: \x01", [("yaml", 1, 4, "the character U+0001 can't stand in YAML text")]),
         ("a:\n\tb: 1", [("yaml", 2, 1, "a tab can't indent YAML")]),
+        ("a:\n  b: 1\n c: 2", [("yaml", 3, 2, "this line is indented by 1 space, the lines above it by 2 or 0")]),
+        ("a:\n- b: 1\n # c\n   - c: 2", [("yaml", 4, 4, "this line is indented by 3 spaces, the lines above it by 0")]),
+        ("a:\n  b: 1\n    c: 2", [("yaml", 3, 6, "this line is indented deeper than `b: 1`, which has a value already")]),
         ("a: b: c", [("yaml", 1, 5, "mapping values are not allowed in this context: `a: b: c`")]),
         ("a: [1, 2", [("yaml", 2, 1, "did not find expected ',' or ']' (while parsing a flow sequence that began at 1:4)")]),
         ("a: 'x", [("yaml", 1, 6, "found unexpected end of stream (while scanning a quoted scalar that began at 1:4)"

@@ -110,7 +110,7 @@ FANOUT_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
                 ),
             ),
         ),
-        (fan(compiled(HANDLED).steps[0]).policy, ErrorPolicy()),
+        (fan(compiled(HANDLED).steps[0]).policy, ErrorPolicy("fail")),
     ],
     ("a step", "map"): [
         (
@@ -119,11 +119,13 @@ FANOUT_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
                 Source(values=(1, "two", {"n": 3})),
                 (Step(name="q", action=Shell("echo ${item.n}"), origin=Origin(5, 46)),
                  Step(name="r", action=Shell("x"), needs=(Need(("q",)),), origin=Origin(5, 76))),
+                ErrorPolicy("fail"),
             ),
         ),
         (fan(step_with("map: {input: ls, steps: [{shell: x}]}, shell_program: bash, env: {A: b}, working_dir: d")),
          FanOut(Source(command="ls", program="bash"),
-                (Step(name="step-1", action=Shell("x", "bash"), env={"A": "b"}, working_dir="d", origin=Origin(5, 32)),))),
+                (Step(name="step-1", action=Shell("x", "bash"), env={"A": "b"}, working_dir="d", origin=Origin(5, 32)),),
+                ErrorPolicy("fail"))),
     ],
     ("a step", "critical"): [
         (step_with("shell: x, critical: true").critical, True), (step_with("shell: x, critical: false").critical, False)
@@ -202,6 +204,7 @@ FANOUT_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("map", "distinct"): [(source_of("input: [1], distinct: owner.id").distinct, "owner.id")],
     ("map", "offset"): [(source_of("input: [1], offset: 2").offset, 2), (source_of("input: [1], offset: 0").offset, 0)],
     ("map", "max_items"): [(source_of("input: [1], max_items: 5").items_max, 5)],
+    ("map", "redrive_parallel"): [(map_with("redrive_parallel: 4").redrive_parallel, 4), (map_with("").redrive_parallel, None)],
     ("map", "max_parallel"): [(map_with("max_parallel: 4").max_parallel, 4), (map_with("").max_parallel, None)],
     ("map", "item_timeout"): [(map_with("item_timeout: 2m").item_timeout_seconds, 120.0)],
     ("map", "timeout_per_agent"): [(map_with("timeout_per_agent: 60").item_timeout_seconds, 60.0)],
@@ -221,18 +224,27 @@ FANOUT_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("map", "isolation"): [
         (map_with("isolation: worktree").isolation, "worktree"), (map_with("isolation: none").isolation, "none")
     ],
+    ("map", "branch"): [(map_with("isolation: worktree, branch: a/b-c").branch, "a/b-c"), (map_with("").branch, "")],
+    ("map", "merge"): [
+        (map_with("isolation: worktree, merge: false").merge, False), (map_with("isolation: worktree").merge, True)
+    ],
     ("error_policy", "on_item_failure"): [
-        *((policy_with(f"on_item_failure: {word}"), ErrorPolicy(word)) for word in ("dlq", "skip", "stop", "fail", "carry_on")),  # type: ignore[arg-type]
-        (policy_with("on_item_failure: retry"), ErrorPolicy("retry", attempts_max=3, backoff=EXPONENTIAL)),
+        *((policy_with(f"on_item_failure: {word}"), ErrorPolicy(word)) for word in ("skip", "stop", "fail", "carry_on")),  # type: ignore[arg-type]
+        (policy_with("on_item_failure: dlq"), ErrorPolicy("fail")),
+        (policy_with("on_item_failure: retry"), ErrorPolicy("fail", attempts_max=3, backoff=EXPONENTIAL)),
+        (policy_with("on_item_failure: retry, continue_on_failure: true").on_item_failure, "retry"),
         (
             [(r.then, r.match) for r in fan(compiled(SHARED).steps[0]).steps[0].rules],
-            [("recovered", Match()), ("retry", Match(codes=(3,))), ("tolerate", Match())],
+            [("recovered", Match()), ("retry", Match(codes=(3,)))],
         ),
     ],
-    ("error_policy", "continue_on_failure"): [(policy_with("continue_on_failure: false").continue_on_failure, False)],
-    ("error_policy", "max_failures"): [(policy_with("max_failures: 7").failures_max, 7)],
+    ("error_policy", "continue_on_failure"): [
+        (policy_with("continue_on_failure: false").continue_on_failure, False),
+        (policy_with("continue_on_failure: true"), ErrorPolicy()),
+    ],
+    ("error_policy", "max_failures"): [(policy_with("max_failures: 7"), ErrorPolicy(failures_max=7))],
     ("error_policy", "failure_threshold"): [
-        (policy_with("failure_threshold: 0.2").failure_threshold, 0.2), (policy_with("failure_threshold: 0").failure_threshold, 0.0)
+        (policy_with("failure_threshold: 0.2"), ErrorPolicy(failure_threshold=0.2)), (policy_with("failure_threshold: 0").failure_threshold, 0.0)
     ],
     ("error_policy", "failure_threshold_min_items"): [
         (policy_with("failure_threshold_min_items: 1").threshold_items_min, 1), (policy_with("").threshold_items_min, 10)
@@ -240,13 +252,13 @@ FANOUT_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("error_policy", "error_collection"): [
         *((policy_with(f"error_collection: {word}").collection, word) for word in ("aggregate", "immediate", "batched")),
         (policy_with("error_collection: batched").batch_size, 10),
-        (policy_with("error_collection: 'batched:5'"), ErrorPolicy(collection="batched", batch_size=5)),
+        (policy_with("error_collection: 'batched:5'"), ErrorPolicy("fail", collection="batched", batch_size=5)),
     ],
     ("error_collection", "batched"): [
-        (policy_with("error_collection: {batched: 4}"), ErrorPolicy(collection="batched", batch_size=4))
+        (policy_with("error_collection: {batched: 4}"), ErrorPolicy("fail", collection="batched", batch_size=4))
     ],
     ("batched", "size"): [
-        (policy_with("error_collection: {batched: {size: 6}}"), ErrorPolicy(collection="batched", batch_size=6))
+        (policy_with("error_collection: {batched: {size: 6}}"), ErrorPolicy("fail", collection="batched", batch_size=6))
     ],
     ("error_policy", "circuit_breaker"): [(breaker_with(""), Breaker()), (policy_with("").breaker, None)],
     ("circuit_breaker", "failure_threshold"): [(breaker_with("failure_threshold: 9"), Breaker(failure_threshold=9))],
@@ -254,7 +266,7 @@ FANOUT_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("circuit_breaker", "timeout"): [(breaker_with("timeout: 500ms"), Breaker(timeout_seconds=0.5))],
     ("circuit_breaker", "half_open_requests"): [(breaker_with("half_open_requests: 1"), Breaker(half_open_requests=1))],
     ("error_policy", "retry_config"): [
-        (policy_with("retry_config: {}"), ErrorPolicy(attempts_max=3, backoff=EXPONENTIAL)),
+        (policy_with("retry_config: {}"), ErrorPolicy("fail", attempts_max=3, backoff=EXPONENTIAL)),
         (policy_with("on_item_failure: stop, retry_config: {max_attempts: 2}"),
          ErrorPolicy("stop", attempts_max=2, backoff=EXPONENTIAL)),
     ],

@@ -79,7 +79,6 @@ LADDER_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
                     repair=Repair(steps=(Step(name="on_failure-1", action=Shell("h"), env={"A": "b"}, working_dir="d",
                                               origin=Origin(5, 78)),)),
                 ),
-                Rule(then="tolerate", text="on_failure: tolerate", origin=Origin(5, 58)),
             ),
         )
     ],
@@ -93,25 +92,28 @@ LADDER_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         )
     ],
     ("on_failure", "strategy"): [
-        (then_of("on_failure: {shell: h, strategy: recovery}"), ["recovered", "tolerate"]),
-        (then_of("on_failure: {shell: h, strategy: custom}"), ["recovered", "tolerate"]),
-        (then_of("on_failure: {shell: h, strategy: fallback}"), ["fallback", "tolerate"]),
-        (then_of("on_failure: {shell: h, strategy: cleanup}"), ["tolerate", "tolerate"]),
+        (then_of("on_failure: {shell: h, strategy: recovery}"), ["recovered"]),
+        (then_of("on_failure: {shell: h, strategy: custom}"), ["recovered"]),
+        (then_of("on_failure: {shell: h, strategy: fallback}"), ["fallback"]),
+        (then_of("on_failure: {shell: h, strategy: cleanup}"), ["fail"]),
+        (then_of("on_failure: {shell: h, strategy: cleanup, fail_workflow: false}"), ["tolerate", "tolerate"]),
         (then_of("on_failure: {shell: h, strategy: cleanup, fail_workflow: true}"), ["fail"]),
         (then_of("on_failure: {shell: h, strategy: cleanup}, park: true"), ["park", "park"]),
     ],
     ("on_failure", "max_attempts"): [
         (handler_with("max_attempts: 3").limit, 2),
-        (then_of("on_failure: {shell: h, max_attempts: 3}"), ["retry", "tolerate"]),
-        (then_of("on_failure: {shell: h, max_attempts: 1}"), ["recovered", "tolerate"]),
+        (then_of("on_failure: {shell: h, max_attempts: 3}"), ["retry"]),
+        (then_of("on_failure: {shell: h, max_attempts: 1}"), ["recovered"]),
+        (repair_with("max_attempts: 3").on_failure, "ignore"),
         (then_of("on_failure: {max_attempts: 2}"), ["retry"]),
     ],
-    ("on_failure", "max_retries"): [(handler_with("max_retries: 3").limit, 2)],
+    ("on_failure", "max_retries"): [(handler_with("max_retries: 3").limit, 3)],
     ("on_failure", "retry_original"): [(handler_with("retry_original: true").then, "retry")],
     ("on_failure", "timeout"): [(repair_with("timeout: 5").timeout_seconds, 5.0)],
     ("on_failure", "handler_failure_fatal"): [
         (repair_with("handler_failure_fatal: true").on_failure, "fail"),
         (repair_with("handler_failure_fatal: false").on_failure, "next"),
+        (repair_with("handler_failure_fatal: true, max_attempts: 3").on_failure, "fail"),
     ],
     ("on_failure", "accept"): [
         (then_of("on_failure: {accept: true}"), ["recovered"]),

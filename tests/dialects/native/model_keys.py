@@ -120,7 +120,7 @@ def stored(keys: str) -> MemoryFile | None:
 
 def inline() -> Step:
     """A step that holds the workflow that it calls."""
-    return step_with("workflow: {name: w, steps: {q: {shell: y}}}, ir: {result: q}")
+    return step_with("workflow: {name: w, steps: {q: {shell: y}}}, result: q")
 
 
 def inherited(keys: str) -> dict[str, str]:
@@ -188,6 +188,9 @@ MODEL_CASES: Cases = {
     ("a step", "ir"): [(action_with("ir: {log: hi}, needs: a"), Log("hi")), (action_with("shell: x, ir: {}"), Shell("x"))],
     ("ir, of the workflow", "templates"): [(workflow_with("ir: {templates: liquid}").templates, "liquid"), (workflow_with("").templates, "dollar")],
     ("ir, of the workflow", "failure_key"): [(workflow_with("ir: {failure_key: on_fail}").failure_key, "on_fail")],
+    ("ir, of the workflow", "condition_errors"): [
+        (workflow_with("ir: {condition_errors: skip}").condition_errors, "skip"), (workflow_with("").condition_errors, "fail")
+    ],
     ("ir, of the workflow", "memory_file"): [(stored("m.json"), MemoryFile("m.json"))],
     ("ir, of the workflow", "memory_namespace"): [(workflow_with("ir: {memory_namespace: n}").memory_namespace, "n")],
     ("ir, of the workflow", "cluster"): [
@@ -197,7 +200,7 @@ MODEL_CASES: Cases = {
     ("source", "file"): [(taken_in().workflow.file, "other.yaml")],
     ("source", "folder"): [(taken_in().workflow.folder, "/g")],
     ("ir, of a step", "given"): [(taken_in().inputs, {"i": 5})],
-    ("ir, of a step", "result"): [(_CHILD.result, "q"), ([step.name for step in _CHILD.workflow.steps], ["q"]), (_CHILD.workflow.name, "w")],
+    ("a step", "result"): [(_CHILD.result, "q"), ([step.name for step in _CHILD.workflow.steps], ["q"]), (_CHILD.workflow.name, "w")],
     ("ir, of a step", "shares"): [(getattr(action_with("workflow: {steps: {q: {noop: true}}}, ir: {shares: true}"), "shares", None), True), (_CHILD.shares, False)],
     ("ir, of a step", "called"): [(_CALLED.inputs, {}), (_CALLED.workflow.name, "inner")],
     ("called", "path"): [(_CALLED.path, "kin/inner"), (called_as("takes: []").path, "child.yaml")],
@@ -209,7 +212,10 @@ MODEL_CASES: Cases = {
     ("ir, of a step", "script"): [(action_with("ir: {script: return 1}"), Script("return 1"))],
     ("ir, of a step", "log"): [(action_with("ir: {log: hi}"), Log("hi"))],
     ("ir, of a step", "memory"): [(action_with("ir: {memory: {operation: list}}"), Memory("list"))],
-    ("ir, of a step", "ask"): [(action_with("ir: {ask: go on?}"), Ask("go on?"))],
+    ("a step", "ask"): [
+        (action_with("ask: go on?"), Ask("go on?")),
+        ([rule.then for rule in step_with("ask: go on?").rules], ["park"]),
+    ],
     ("ir, of a step", "collect"): [
         (action_with("ir: {collect: {a: '1', b: {code: return a}}}"), Collect((Computed("a", "1"), Computed("b", code="return a"))))
     ],
@@ -307,6 +313,7 @@ MODEL_CASES: Cases = {
         (written("then: retry, escalate: {runtime_max: 9s}").change, Escalation(runtime_seconds_max=9.0))
     ],
     ("a need", "any_of"): [(step_with("shell: x, needs: {any_of: a}").needs, (Need(("a",)),))],
+    ("a need", "failure_satisfies"): [(step_with("shell: x, needs: [{any_of: [a], failure_satisfies: true}]").needs, (Need(("a",), False, True),))],
     ("a need", "skip_satisfies"): [(step_with("shell: x, needs: [{any_of: [a], skip_satisfies: true}]").needs, (Need(("a",), True),))],
     ("an arc", "args"): [(step_with("shell: x, next: [{step: a, args: {q: 1}}]").arcs, (Arc("a", None, {"q": 1}),))],
     ("a condition", "value"): [(asked("value: 'true'"), ("true", "value", 0))],
@@ -326,8 +333,8 @@ MODEL_CASES: Cases = {
     ("memory", "namespace"): [(action_with("ir: {memory: {operation: list, namespace: n}}"), Memory("list", namespace="n"))],
     ("memory", "value"): [(action_with("ir: {memory: {operation: set, key: k, value: [1]}}"), Memory("set", "k", value=[1]))],
     ("memory", "code"): [(action_with("ir: {memory: {operation: append, key: k, code: q}}"), Memory("append", "k", code="q"))],
-    ("ask", "question"): [(action_with("ir: {ask: {question: q}}"), Ask("q"))],
-    ("ask", "default"): [(action_with("ir: {ask: {question: q, default: y}}"), Ask("q", "y"))],
+    ("ask", "question"): [(action_with("ask: {question: q}"), Ask("q"))],
+    ("ask", "default"): [(action_with("ask: {question: q, default: y}"), Ask("q", "y"))],
     ("a collected value", "code"): [(action_with("ir: {collect: {a: {code: q}}}"), Collect((Computed("a", code="q"),)))],
     ("a collected value", "template"): [(action_with("ir: {collect: {a: {code: q, template: t}}}"), Collect((Computed("a", "t", "q"),)))],
     ("transform", "parse"): [(transformed("parse: json"), Transform("json"))],
@@ -347,6 +354,7 @@ MODEL_CASES: Cases = {
     ("http", "params"): [(action_with("http: {url: 'http://h', params: {q: 1}}"), Http("http://h", params={"q": 1}))],
     ("http", "form"): [(action_with("http: {url: 'http://h', form: {q: 1}}"), Http("http://h", "POST", form={"q": 1}))],
     ("http", "envelope"): [(action_with("http: {url: 'http://h', envelope: true}"), Http("http://h", envelope=True))],
+    ("http", "save_to"): [(action_with("http: {url: 'http://h', save_to: f}"), Http("http://h", save_to="f"))],
     ("http", "verify"): [(action_with("http: {url: 'http://h', verify: false}"), Http("http://h", is_verified=False))],
     ("python", "names"): [(action_with("python: {source: q, names: [a]}"), Python("q", names=("a",)))],
     ("python", "places"): [(action_with("python: {source: q, places: {a: 1}}"), Python("q", places={"a": 1}))],

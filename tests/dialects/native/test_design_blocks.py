@@ -66,7 +66,7 @@ map:
     Case("002-5 not so", "- {shell: echo debug, capture: build}\n- shell: ./step a\n  on_success: {shell: ./step never, when: \"${build} == 'release'\"}\n- shell: ./step b\n", "a|b"),
     Case("002-6", "- claude: /commit it\n  commit_required: true\n- claude: /talk\n  commit_required: true\n- shell: ./step never\n",
          "agent: /commit it|agent: /talk", 1),
-    Case("002-7", f"name: items\nmode: mapreduce\nerror_policy: {{on_item_failure: dlq, continue_on_failure: true, max_failures: 10, failure_threshold: 0.2, error_collection: aggregate}}\nmap:\n  {ITEMS}\n  agent_template: [{{shell: 'test ${{item}} = b && ./step ok'}}]\nreduce: [{{shell: './step ${{map.failed}}'}}]\n", "ok|1"),
+    Case("002-7", f"name: items\nmode: mapreduce\nerror_policy: {{on_item_failure: dlq, continue_on_failure: true, max_failures: 10, failure_threshold: 0.2, error_collection: aggregate}}\nmap:\n  {ITEMS}\n  agent_template: [{{shell: 'test ${{item}} = b && ./step ok'}}]\nreduce: [{{shell: './step ${{map.failed}}'}}]\n", "ok", 1),
     Case("002-7 the first too many", f"name: items\nmode: mapreduce\nerror_policy: {{max_failures: 1}}\nmap:\n  {ITEMS}\n  agent_template: [{{shell: './step ${{item}} 9'}}]\n", "a", 1),
     Case("002-8", f"mode: mapreduce\nerror_policy: {{circuit_breaker: {{failure_threshold: 1, success_threshold: 1, timeout: 10ms, half_open_requests: 1}}}}\nmap:\n  {ITEMS}\n  agent_template: [{{shell: 'test ${{item}} = b && ./step closed'}}]\n", "closed"),
     Case("002-9", f"mode: mapreduce\nerror_policy:\n  on_item_failure: retry\n  retry_config: {{max_attempts: 3, backoff: {{type: exponential, initial: 1ms, multiplier: 2}}}}\nmap:\n  {ITEMS}\n  agent_template: [{{shell: './step ${{item}} 2'}}]\n", "a|b|a|b|a|b"),

@@ -51,6 +51,12 @@ def policy_findings(keys: str) -> list[str]:
          ["f:4:56: error: expected a field of the items, such as name or owner.id, not `a..b` [type]"]),
         ("map: {input: [1], steps: [{shell: x}], isolation: container}",
          ["f:4:57: error: expected one of none, worktree, not `container` [type]"]),
+        ("map: {input: [1], steps: [{shell: x}], isolation: worktree, branch: 'a b'}",
+         ["f:4:75: error: expected the beginning of a branch's name: letters and digits, with `-`, `_` or `/`, not `a b` "
+          "[type]"]),
+        ("map: {input: [1], steps: [{shell: x}], branch: a, merge: false}",
+         ["f:4:46: error: `branch` has no meaning without `isolation: worktree` [conflict]",
+          "f:4:57: error: `merge` has no meaning without `isolation: worktree` [conflict]"]),
         ("map: {inptu: [1], steps: [{shell: x}]}",
          ["f:4:12: error: `map` needs `input`: where the items come from [value]",
           "f:4:13: error: map has no key `inptu` [unknown-key]\n  hint: did you mean `input`?"]),

@@ -51,7 +51,7 @@ MATCHERS = "\n  hint: list `exit_codes`, `signals`, `kinds` or a `pattern`, or s
         ("shell: x, on_failure: {shell: h, retry_original: true}",
          ["f:4:40: notice: `retry_original` is not needed any more [deprecated]\n  hint: `max_attempts: 2` or more runs the step again"]),
         ("shell: x, on_failure: {shell: h, retry_original: false, max_attempts: 2}",
-         ["f:4:40: error: `retry_original: false` and `max_attempts` contradict each other [conflict]"]),
+         ["f:4:40: notice: `retry_original` is not needed any more [deprecated]\n  hint: `max_attempts: 2` or more runs the step again"]),
         ("shell: x, on_failure: h, max_attempts: 2",
          ["f:4:32: notice: `max_attempts` beside `on_failure` is taken as if it stood inside [beside]\n  hint: write `max_attempts` inside `on_failure`"]),
         ("shell: x, on_failure: {shell: h, max_attempts: 2}, max_retries: 3",
@@ -73,6 +73,8 @@ MATCHERS = "\n  hint: list `exit_codes`, `signals`, `kinds` or a `pattern`, or s
         ("shell: x, failure_handler: solver",
          ["f:4:34: error: there is no failure handler `solver` [unknown-handler]\n  hint: declare it under `failure_handlers`"]),
         ("shell: x, failure_handler: [a]", ["f:4:34: error: expected the name of a failure handler, not a list [type]"]),
+        ("shell: x, resources: {cpus: 1, enforce: true}",
+         ["f:4:28: error: `enforce` has no `memory` to enforce [conflict]\n  hint: add `memory: 512m`"]),
         ("shell: x, resources: {escalate: {}}",
          ["f:4:39: error: `escalate` has neither `memory` nor `runtime` to start from [conflict]\n  hint: say in `resources` what the first attempt has"]),
         ("shell: x, resources: {memory: 1g, escalate: {factor: 1}}", ["f:4:60: error: `1` is out of bounds: from 1.01 to 100 [value]"]),
@@ -191,7 +193,7 @@ def test_a_dangling_on_failure_belongs_to_the_step_before_it() -> None:
     workflow = compile_text(text).workflow
     assert workflow is not None
     assert [(step.name, [rule.then for rule in step.rules]) for step in workflow.steps] == [
-        ("step-1", ["retry", "tolerate"]),
+        ("step-1", ["retry"]),
         ("step-2", []),
     ]
     assert findings("resile: 1\nsteps:\n- on_failure: h\n- shell: x\n") == [

@@ -14,11 +14,11 @@ from resile.model.limits import DIAGNOSTICS_MAX, STEPS_MAX
 
 
 def findings(text: str | bytes) -> list[str]:
-    """The findings of a text as people read them."""
+    """The findings of a text as people read them, but for what means something else since 0.2."""
     result = compile_text(text, file="f")
     has_error = any(finding.severity == "error" for finding in result.diagnostics)
     assert (result.workflow is None) == has_error
-    return [finding.render() for finding in result.diagnostics]
+    return [finding.render() for finding in result.diagnostics if finding.code != "since-0.2"]
 
 
 def step_findings(keys: str) -> list[str]:
@@ -107,7 +107,7 @@ def test_files(text: str | bytes, expected: list[str]) -> None:
         ("secrets: {A: {env: X, file: f}}",
          ["f:2:11: error: the secret `A` needs `env` or `file`, one of them [value]"]),
         ("secrets: {A: X}", ["f:2:14: error: a secret must be a mapping, not `X` [type]"]),
-        ("description: x", ["f:2:1: error: the workflow has no key `description` [unknown-key]\n  hint: keys: "
+        ("zzzzzz: x", ["f:2:1: error: the workflow has no key `zzzzzz` [unknown-key]\n  hint: keys: "
                             f"{', '.join(f'`{key}`' for key in list(WORKFLOW.keys)[:10])} and {len(WORKFLOW.keys) - 10} more"]),
         ("name: a\nname: b",
          ["f:3:1: error: the key `name` is here twice; the first is at 2:1 [duplicate-key]\n  hint: keep one of them"]),
@@ -146,7 +146,7 @@ def test_workflow_keys(line: str, expected: list[str]) -> None:
                                     "\n  hint: `end` runs after every other step; nothing can wait for it"]),
         ("shell: x, needs: {a: 1}", ["f:4:24: error: a need names at least one step in `any_of` [value]",
                                      "f:4:25: error: a need has no key `a` [unknown-key]\n  hint: keys: `any_of`, "
-                                     "`skip_satisfies`"]),
+                                     "`skip_satisfies`, `failure_satisfies`"]),
         ("shell: x, next: b", ["f:4:23: error: there is no step `b` [unknown-step]\n  hint: steps: `a`, `s`"]),
         ("shell: x, next: []", ["f:4:23: error: `next` names no step [value]"]),
         ("shell: x, next: [{when: true}]", ["f:4:24: error: an arc needs `step` [value]"]),
@@ -182,7 +182,7 @@ def test_workflow_keys(line: str, expected: list[str]) -> None:
         ("shell: x, capture: 1x", ["f:4:26: error: `1x` can't be the name of a captured value [name]"
                                    "\n  hint: letters, digits and `_`, not starting with a digit"]),
         ("shell: x, capture: steps", ["f:4:26: error: `steps` is reserved and can't be captured [reserved]"]),
-        ("shell: x, capture: {a: txt}", ["f:4:30: error: expected one of text, json, lines, number, bool, stderr, exit_code, combined, value, success, duration, "
+        ("shell: x, capture: {a: txt}", ["f:4:30: error: expected one of text, json, lines, number, bool, stderr, exit_code, combined, value, success, duration, file, "
                                          "not `txt` [type]\n  hint: did you mean `text`?"]),
         ("shell: x, capture: [a]", ["f:4:26: error: expected a name, or a mapping of names to forms, not a list [type]"]),
         ("shell: x, resources: {cpus: 0}", ["f:4:35: error: `0` is out of bounds: from 0.001 to 1e+06 [value]"]),
@@ -214,6 +214,13 @@ def test_step_names(name: str, problem: str) -> None:
     """Names that can't be, in a mapping and in a list."""
     assert findings(f"resile: 1\nsteps:\n  {name}: {{shell: x}}\n") == [f"f:3:3: error: {problem} [name]"]
     assert findings(f"resile: 1\nsteps:\n- id: {name}\n  shell: x\n") == [f"f:3:7: error: {problem} [name]"]
+
+
+def test_a_number_in_quotes_is_text() -> None:
+    """`retry: "3"` is refused as text, with the way to write the number."""
+    assert step_findings('shell: x, retry: "3"') == [
+        "f:4:24: error: expected a whole number from 0 to 1000, not the text `3` [type]\n  hint: a number has no quotes"
+    ]
 
 
 def test_longest_name() -> None:

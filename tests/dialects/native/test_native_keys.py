@@ -59,6 +59,14 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (workflow_with("grace: 0").grace_seconds, 0.0),
         (workflow_with("").grace_seconds, 10.0),
     ],
+    ("the workflow", "errexit"): [
+        (compiled('resile: 1\nerrexit: false\nsteps: {a: {shell: "x\\ny"}}').steps[0].action, Shell("x\ny")),
+    ],
+    ("a step", "errexit"): [
+        (step_with(r'shell: "x\ny"').action, Shell("x\ny", errexit=True)),
+        (step_with(r'shell: "x\ny", errexit: false').action, Shell("x\ny")),
+        (step_with(r'validate: "x\ny"').action, Validate("x\ny", errexit=True)),
+    ],
     ("the workflow", "shell_program"): [(workflow_with("shell_program: bash").steps[0].action, Shell("x", "bash"))],
     ("the workflow", "env"): [
         (workflow_with("env: {A: 1.10, B: true, C: '', D: , E: x}").env, {"A": "1.10", "B": "true", "C": "", "D": "", "E": "x"})
@@ -162,8 +170,8 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
             ["tolerate"],
         )
     ],
-    ("a step", "max_attempts"): [(then_of("on_failure: h, max_attempts: 3"), ["retry", "tolerate"])],
-    ("a step", "max_retries"): [(step_with("shell: x, on_failure: h, max_retries: 3").rules[0].limit, 2)],
+    ("a step", "max_attempts"): [(then_of("on_failure: h, max_attempts: 3"), ["retry"])],
+    ("a step", "max_retries"): [(step_with("shell: x, on_failure: h, max_retries: 3").rules[0].limit, 3)],
     ("a step", "retry"): [
         (rule_with("retry: 2"), Rule(then="retry", text="retry 2", limit=2, routing=True, retries_anyway=True, origin=Origin(5, 17))),
         (step_with("shell: x, retry: 0").rules, ()),
@@ -171,6 +179,10 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("a step", "rerun_on_loss"): [
         (step_with("shell: x, rerun_on_loss: never").on_loss, "park"),
         (step_with("shell: x, rerun_on_loss: retry").on_loss, "retry"),
+    ],
+    ("a step", "runs_on"): [
+        (step_with("shell: x, runs_on: gpu").runs_on, ("gpu",)),
+        (step_with("shell: x, runs_on: [gpu, big, gpu]").runs_on, ("gpu", "big")),
     ],
     ("a step", "park"): [
         (rule_with("park: true"), Rule(then="park", text="park", origin=Origin(5, 17))),
@@ -181,13 +193,17 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (step_with("shell: x, on_failure: false").rules, ()),
         (step_with("shell: x, on_failure: null").rules, ()),
         ([r.then for r in step_with("shell: x, on_failure: true, retry: 1").rules], ["retry", "tolerate"]),
-        (then_of("on_failure: h"), ["recovered", "tolerate"]),
-        (then_of("on_failure: [h, {shell: i}]"), ["recovered", "tolerate"]),
+        (then_of("on_failure: h"), ["recovered"]),
+        (then_of("on_failure: [h, {shell: i}]"), ["recovered"]),
     ],
     ("a step", "on_fail"): [(rule_with("on_fail: true").then, "tolerate")],
     ("a step", "fail_workflow"): [
         (rule_with("fail_workflow: false"), Rule(then="tolerate", text="fail_workflow: false", origin=Origin(5, 17))),
         (step_with("shell: x, fail_workflow: true").rules, ()),
+    ],
+    ("a step", "handler_failure_fatal"): [
+        (rule_with("on_failure: h, handler_failure_fatal: true").repair.on_failure, "fail"),
+        (rule_with("on_failure: h").repair.on_failure, "next"),
     ],
     ("retry", "max"): [(rule_with("retry: {max: 7}").limit, 7)],
     ("retry", "backoff"): [
@@ -222,7 +238,8 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ],
     ("resources", "escalate"): [(escalating("").change, Escalation())],
     ("resources", "cpus"): [(step_with("shell: x, resources: {cpus: 0.5}").resources, Resources(cpus=0.5))],
-    ("resources", "memory"): [(step_with("shell: x, resources: {memory: 4g}").resources, Resources(memory_bytes=4 * 1024**3))],
+    ("resources", "memory"): [(step_with("shell: x, resources: {memory: 4g}").resources, Resources(memory_bytes=4 * 1024**3, enforce=True))],
+    ("resources", "enforce"): [(step_with("shell: x, resources: {memory: 1k, enforce: false}").resources, Resources(memory_bytes=1024))],
     ("resources", "gpus"): [(step_with("shell: x, resources: {gpus: 1}").resources, Resources(gpus=1))],
     ("resources", "runtime"): [(step_with("shell: x, resources: {runtime: 1h}").resources, Resources(runtime_seconds=3600.0))],
     ("an input", "default"): [(workflow_with("inputs: {a: {default: x}}").inputs, {"a": Input(default="x")})],

@@ -48,6 +48,14 @@ def test_a_cycle_through_lists() -> None:
     assert found == ("cycle", 3, 3, "these steps wait for each other: `b` (3:3) needs `a2` (6:3) needs `b`")
 
 
+def test_an_empty_list_in_a_list_of_steps() -> None:
+    """It is refused where it can't undo the order, and taken in a mapping and at the first step."""
+    listed = "resile: 1\nsteps:\n- {id: a, shell: x, needs: []}\n- {id: b, shell: x, needs: []}\n"
+    message = "`needs: []` changes nothing: in a list each step waits for the one before, here `a`"
+    assert findings(listed) == [("conflict", 4, 21, message)]
+    assert findings("resile: 1\nsteps:\n  a: {shell: x}\n  b: {shell: x, needs: []}\n") == []
+
+
 @pytest.mark.parametrize("order", ["bcdef", "bdcfe"])
 def test_who_waits_for_whom(order: str) -> None:
     """Shared or not, every need is an edge, and dependents stand in the order of the file."""

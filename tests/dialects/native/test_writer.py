@@ -31,6 +31,7 @@ from resile.model.builtin_actions import (
 )
 from resile.model.cluster import Cluster, Scheduler
 from resile.model.fanout import Breaker, ErrorPolicy, Source
+from resile.model.limits import LOOPS_MAX
 from resile.model.rules import Backoff, Escalation, Match, Origin, Transition
 from resile.model.workflow import (
     Agent,
@@ -146,8 +147,9 @@ _POLICY = ErrorPolicy(
 
 @pytest.mark.parametrize("action", _ACTIONS, ids=lambda action: type(action).__name__)
 def test_every_action(action: Any) -> None:
-    """Each action with every field that it has."""
-    workflow = flow(step("s", action))
+    """Each action with every field that it has; a question has the rule by which it waits."""
+    waits = (Rule(then="park", text="ask", limit=LOOPS_MAX),)
+    workflow = flow(step("s", action, rules=waits) if isinstance(action, Ask) else step("s", action))
     assert same(workflow, again(workflow))
 
 
@@ -159,7 +161,8 @@ def test_every_field_of_a_step_and_of_a_rule() -> None:
         when=Condition("0", "case", besides=(Condition("", "none", besides=(Condition("true"),)),)),
         on_loss="park", timeout_seconds=90.0, grace_seconds=0.0, env={"A": "1"}, working_dir="d", outputs=("f", "g"),
         capture=(Capture("a", "json"), Capture("b-c", "value")), resources=Resources(0.5, 2**30, 1, 60.0),
-        commit_required=True, critical=True, transform=Transform("json", "t", "c", True, {"type": "object"}),
+        runs_on=("gpu", "big"), commit_required=True, critical=True,
+        transform=Transform("json", "t", "c", True, {"type": "object"}),
         checks=(Check(name="n", code="c", must=False, effect="remark", message="m"),), cases=(Case("w", True),),
         effects=(Effect(kind="set", name="v", value=[1], path="p", case=0, when="x"),), args={"k": None},
         aliases={"o": "a"}, tags=("t",), events=("e",), group="g",

@@ -133,6 +133,9 @@ def _report_syntax(error: Any, data: bytes, report: Diagnostics) -> None:
         report.error("yaml", "a tab can't indent YAML", where, hint="indent with spaces")
         return
     problem = error.problem or "this is not YAML"
+    if wrong := _indentation_problem(lines, mark.line, mark.column, problem):
+        report.error("yaml", wrong, where, hint="give it as many spaces as the lines that it belongs to")
+        return
     if error.context:
         began = error.context_mark
         place = f" that began at {began.line + 1}:{began.column + 1}" if began is not None else ""
@@ -140,6 +143,29 @@ def _report_syntax(error: Any, data: bytes, report: Diagnostics) -> None:
     offending = f": `{shorten(line.strip())}`" if line.strip() else ""
     hint = "quote a value that holds `: `" if "mapping values" in problem else ""
     report.error("yaml", f"{problem}{offending}", where, hint=hint)
+
+
+def _indentation_problem(lines: list[str], number: int, column: int, problem: str) -> str:
+    """What is wrong with the indentation of a line at which the parser stopped; empty if it may be something else."""
+    above = [(_indent(line), line.strip()) for line in lines[:number] if line.strip() and line.strip()[0] != "#"]
+    if number >= len(lines) or not above:
+        return ""
+    own, (last, text) = _indent(lines[number]), above[-1]
+    if "mapping values" in problem and own > last and ": " in text:
+        return f"this line is indented deeper than `{shorten(text)}`, which has a value already"
+    known: list[int] = []
+    for spaces, _ in reversed(above):
+        if not known or spaces < known[-1]:
+            known.append(spaces)
+    if column != own or own in known or not problem.startswith("did not find expected"):
+        return ""
+    return (
+        f"this line is indented by {own} space{'s' * (own != 1)}, the lines above it by {' or '.join(map(str, known))}"
+    )
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 class Refused(Exception):

@@ -27,7 +27,7 @@ from resile.languages.references import names
 from resile.model.builtin_actions import Collect
 from resile.model.limits import CHILD_DEPTH_MAX, DIAGNOSTICS_MAX, STEPS_MAX
 from resile.model.nested import handler_steps
-from resile.model.workflow import Child, Input, Step, Workflow
+from resile.model.workflow import Child, FanOut, Input, Step, Workflow
 
 _read_path = non_empty(text, "`workflow`")
 
@@ -47,7 +47,7 @@ def read_child(reading: NativeReading, key: Scalar, fields: dict[str, Any]) -> C
         if "called" in fields:
             return _child_with_arguments(reading, path, node, fields["called"], result)
         inner = _from_file(reading, path, node)
-    if inner is None:
+    if inner is None or not _has_result(reading, inner, result, key):
         return None
     inputs = fields["given"] if "given" in fields else _inputs(reading, inner, fields.get("inputs"), key)
     return Child(path, inner, inputs, result, shares)
@@ -58,10 +58,32 @@ def _child_with_arguments(
 ) -> Child | None:
     """Compile a child that receives the arguments of the calling step, also those that it does not declare."""
     workflow = compile_child(reading, path, node)
-    if workflow is None:
+    if workflow is None or not _has_result(reading, workflow, result, node):
         return None
     more = {name: Input(kind="json") for name in called.get("takes", ()) if name not in workflow.inputs}
     return Child(called.get("path", path), replace(workflow, inputs={**workflow.inputs, **more}), result=result)
+
+
+def _has_result(reading: NativeReading, workflow: Workflow, name: str, where: Node) -> bool:
+    """Can the step that `result` names give the value of the calling step? None named is fine."""
+    found = next((step for step in (*workflow.steps, workflow.end) if step.name == name), None)
+    if not name or (found is not None and not _gives_many(found)):
+        return True
+    if found is None:
+        hint = did_you_mean(name, [step.name for step in workflow.steps], "steps")
+        message = f"`{shorten(workflow.name)}` has no step `{shorten(name)}`, which `result` names"
+    else:
+        hint = "name a step that prints the value, or captures it"
+        message = f"`{shorten(name)}` has one value for each item or step inside, so it can't be the `result`"
+    reading.report.error("unknown-step" if found is None else "value", message, where, hint=hint)
+    return False
+
+
+def _gives_many(step: Step) -> bool:
+    """Has a step no output of its own, because others run in its place?"""
+    return len(step.capture) != 1 and (
+        isinstance(step.action, FanOut) or (isinstance(step.action, Child) and not step.action.result)
+    )
 
 
 def _from_file(reading: NativeReading, path: str, node: Node) -> Workflow | None:
@@ -97,6 +119,7 @@ def _inline(reading: NativeReading, node: Mapping) -> tuple[Workflow | None, str
     if known is not None:
         return known
     part = NativeReading(reading.source, reading.report, reading.dialect, reading.is_checked)
+    part.errexit = reading.errexit
     part.call_stack, part.level = reading.call_stack, reading.level + 1
     part.onward, part.needing = reading.onward, reading.needing
     if part.level > CHILD_DEPTH_MAX:
@@ -145,6 +168,11 @@ def _take_in(
     if os.path.exists(file) and not os.path.isfile(file):
         kind = "a folder" if os.path.isdir(file) else "no regular file"
         report.error("file", f"`{shorten(file, 200)}` is {kind}", node, hint="name a workflow file")
+        return None
+    if file.endswith(".py"):
+        hint = "run it with `shell: resile run FILE.py`, or write the outer workflow in Python"
+        message = f"`{shorten(file, 200)}` is a workflow in Python, which can't be a step of a file"
+        report.error("workflow", message, node, hint=hint)
         return None
     if real not in stack.known:
         stack.open.append(real)

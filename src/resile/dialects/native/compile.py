@@ -25,15 +25,16 @@ from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import read_mapping
 from resile.languages.registry import language_named
+from resile.languages.shell.quoting import plain_argv
 from resile.model.limits import LOOPS_DEFAULT
-from resile.model.workflow import Noop, Step, Workflow
+from resile.model.workflow import EDITION, Noop, Step, Workflow
 
 MAP_STEP = "map"
 _PHASES = ("setup", "map", "reduce")
 _UNUSED_REPORTED = frozenset({"error_policy", "handlers", "failure_handlers"})
 _AS_THEY_ARE = (
     "inputs", "secrets", "env", "env_files", "max_parallel", "grace_seconds", "templates", "failure_key", "memory_file",
-    "memory_namespace", "cluster"
+    "memory_namespace", "cluster", "condition_errors"
 )  # fmt: skip
 
 
@@ -56,7 +57,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
 
         refuse_parallel(reading, root)
     reading.language = language_named(fields.get("templates", "dollar"))
-    within = Defaults(fields.get("shell_program", "sh"))
+    within = Defaults(fields.get("shell_program", "sh"), errexit=fields.get("errexit", reading.errexit))
     _read_ladder(reading, fields, within)
     is_mapreduce = "mode" in root.entries
     named = _mapreduce(reading, root, fields) if is_mapreduce else _steps(reading, root, fields)
@@ -81,7 +82,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
         report_unused(reading, root)
     if report.errors:
         return None
-    given = {field: fields[field] for field in _AS_THEY_ARE if field in fields}
+    given = {"condition_errors": "fail"} | {field: fields[field] for field in _AS_THEY_ARE if field in fields}
     return Workflow(
         name=fields.get("name") or _file_stem(source.file),
         dialect=reading.dialect,
@@ -91,13 +92,14 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
         end=end.step if end else Step(name="end", action=Noop(), origin=reading.origin(root)),
         failure_handlers=reading.handlers,
         loops_max=fields.get("routing", {}).get("max_loops", LOOPS_DEFAULT),
+        edition=EDITION,
         **given,
     )
 
 
 def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Defaults) -> None:
     """Read the workflow's settings for all steps: agent, failure handlers, defaults and error policy."""
-    reading.agent = fields.get("agent", {})
+    reading.agent = _agent_of_caller() | fields.get("agent", {})
     if "failure_handlers" in fields:
         from resile.dialects.native.failures.handlers import read_handlers
 
@@ -114,6 +116,14 @@ def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Default
         from resile.dialects.native.failures.error_policy import read_policy
 
         reading.policy = read_policy(reading, fields["error_policy"])
+
+
+def _agent_of_caller() -> dict[str, Any]:
+    """The agent of workflows that name none, from the caller's configuration."""
+    import os
+
+    words = plain_argv(os.environ.get("RESILE_AGENT", ""))
+    return {"command": tuple(words)} if words else {}
 
 
 def _file_stem(file: str) -> str:

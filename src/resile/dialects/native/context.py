@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from resile.dialects.compile import Compiled
 
 FANOUT_DEPTH_MAX = 8
-_HANGS_ON = frozenset(("on_failure", "on_fail", "max_attempts", "max_retries", "fail_workflow"))
+_HANGS_ON = frozenset(
+    ("on_failure", "on_fail", "max_attempts", "max_retries", "fail_workflow", "handler_failure_fatal")
+)
 
 
 How = Literal["needs", "next", "run", "goto", "transitions"]
@@ -36,12 +38,16 @@ class NameUse(Struct, frozen=True, gc=False):
 
 
 class Defaults(Struct, frozen=True, gc=False):
-    """Settings that a step inherits; `before` names the earlier commands if the step is in a handler."""
+    """Settings that a step inherits; `before` names the earlier commands if the step is in a handler.
+
+    `errexit`: does a command of several lines stop at the first one that fails? None: it does, but the file is silent.
+    """
 
     program: str = "sh"
     env: dict[str, str] = {}
     working_dir: str = ""
     before: tuple[str, ...] | None = None
+    errexit: bool | None = None
 
 
 class Scope(Struct):
@@ -146,7 +152,8 @@ class NativeReading(Reading):
     `error_policy`. `call_stack` has the files of called workflows; `level` counts the inline workflows around this one;
     `dialect` is that of the user's file. `needs` caches needs by their text, since most are repeated. `onward` and
     `needing` are the words that hints use for `next` and `needs`. `parts` caches compiled inline workflows by the
-    identity of their nodes, which copies of a step share.
+    identity of their nodes, which copies of a step share. `errexit` is the default of a workflow; False for files of
+    other systems.
     """
 
     readers: Readers
@@ -155,6 +162,7 @@ class NativeReading(Reading):
         super().__init__(source, report)
         self.dialect = dialect
         self.is_checked = is_checked
+        self.errexit: bool | None = None
         self.onward = "`next` leads on to another step"
         self.needing = "`needs`"
         self.parts: dict[int, tuple[Workflow | None, str]] = {}

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.context import FANOUT_DEPTH_MAX, Defaults, NativeReading, Policy, Scope
-from resile.dialects.native.failures.error_policy import hand_over, read_policy
+from resile.dialects.native.failures.error_policy import hand_over, notice_failing_map, read_policy
 from resile.dialects.native.keys.fanout import FILE_ENDINGS, INPUT_STEP, MAP
 from resile.dialects.native.keys.steps import ROOTS
 from resile.dialects.native.scope import named_steps, phase_steps, read_drafts
@@ -31,7 +31,8 @@ from resile.model.fanout import ErrorPolicy, Source
 from resile.model.workflow import FanOut, Step
 
 _SELECTION = ("json_path", "filter", "filter_bare", "sort_by", "distinct", "offset", "items_max")
-_SETTINGS = ("max_parallel", "item_timeout_seconds", "isolation", "scope", "item_name")
+_SETTINGS = ("max_parallel", "redrive_parallel", "item_timeout_seconds", "isolation", "branch", "merge", "scope",
+             "item_name")  # fmt: skip
 
 
 def read_map(reading: NativeReading, name: str, node: Node, within: Defaults) -> FanOut | None:
@@ -43,11 +44,17 @@ def read_map(reading: NativeReading, name: str, node: Node, within: Defaults) ->
         reading.report.error(
             "conflict", "`filter_bare` has no meaning without `filter`", node.entries["filter_bare"][0]
         )
+    for word in ("branch", "merge"):
+        if word in node.entries and fields.get("isolation") != "worktree":
+            message = f"`{word}` has no meaning without `isolation: worktree`"
+            reading.report.error("conflict", message, node.entries[word][0])
     source = _source(reading, node, fields, within)
     if "error_policy" in fields:
         policy = read_policy(reading, fields["error_policy"])
     else:
-        policy = reading.policy or Policy(ErrorPolicy())
+        policy = reading.policy or Policy(ErrorPolicy(on_item_failure="fail"))
+        if reading.policy is None:
+            notice_failing_map(reading, node)
         reading.policy_used = True
     steps = _item_steps(reading, name, node, fields, policy, replace(within, before=None))
     if source is None:

@@ -31,7 +31,7 @@ EXECUTION_FIELDS = (
 )  # fmt: skip
 FANOUT_FIELDS = (
     "total", "successful", "failed", "skipped", "held", "failure_rate", "error_types", "failure_patterns",
-    "dead_letters", "results", "outcomes",
+    "dead_letters", "results", "outcomes", "branches",
 )  # fmt: skip
 ITEM_ROOTS = ("item", "item_index", "item_id")
 ROOT_HINTS = {
@@ -277,6 +277,8 @@ class _ReferenceChecker:
 
     def _report_unknown_root(self, ref: _Reference, root: str) -> None:
         """Warn of a path with an unknown first word: no shell variable has a path, but code in other languages may."""
+        if ref.name.removeprefix("raw:") == "workflow.folder":
+            return
         if root in ROOTS:
             self._warning("unknown-variable", ref, f"`{root}` has no value here", ROOT_HINTS.get(root, ""))
             return
@@ -362,6 +364,8 @@ class _ReferenceChecker:
     def _is_ours(self, text: Text, path: tuple[str | int, ...]) -> bool:
         """Is this a name that the workflow resolves, not the shell?"""
         if path[0] in self.captured or (path[0] in ITEM_ROOTS and self.scope.around is not None):
+            return True
+        if path == ("workflow", "folder"):
             return True
         if path[0] == "map" and len(path) > 1:
             return self._map_step() is not None

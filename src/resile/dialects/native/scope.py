@@ -105,7 +105,7 @@ def _read_expansion(
     shared = tuple([(word, id(value)) for word, (_, value) in entries.items() if word not in _OWN])
     model = known.get(shared)
     command = entries["shell"][1] if "shell" in entries else None
-    if model is None or not isinstance(command, Scalar) or name == "end":
+    if model is None or not isinstance(command, Scalar) or name == "end" or "\n" in command.text.strip():
         draft = reading.readers.step(reading, name, node, key, within)
         if command is not None and name != "end":
             known[shared] = draft.step

@@ -10,8 +10,10 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, items_of
 from resile.dialects.native.context import Defaults, ForEach, NameUse, NativeReading, Needs, StepDraft, place_of
 from resile.dialects.native.graph.edges import read_needs
+from resile.dialects.native.keys.elsewhere import ACTIONS
 from resile.dialects.native.keys.ir import lift_ir
 from resile.dialects.native.keys.steps import ARC, ARCS, AS_READ, STEP
+from resile.dialects.native.step_types.builtin import ASK_RULE
 from resile.dialects.native.step_types.contract import StepType
 from resile.dialects.native.step_types.function import capture_of_result, check_beside, check_types
 from resile.dialects.native.step_types.registry import BY_KEY
@@ -19,10 +21,13 @@ from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
+from resile.model.builtin_actions import Ask
+from resile.model.limits import LOOPS_MAX
 from resile.model.workflow import Action, Agent, Arc, FanOut, Function, Need, Noop, Rule, Shell, Step, SuccessActions
 
 _LADDER_KEYS = frozenset((
     "rules", "retry", "park", "on_failure", "on_exit_code", "max_attempts", "fail_workflow", "failure_handler",
+    "handler_failure_fatal",
     "resources", "continue_on_error"
 ))  # fmt: skip
 _NOT_FOR_END = {
@@ -31,6 +36,7 @@ _NOT_FOR_END = {
     "join": "`end` runs once, after every path",
     "when": "`end` runs in every case",
     "park": "`end` is the way out and can't wait for a judgement",
+    "ask": "`end` is the way out and can't wait for an answer",
     "critical": "nothing is left to be canceled",
     "foreach": "nothing runs after `end`",
     "fanout": "`end` runs once, after every item",
@@ -44,12 +50,13 @@ _NOT_IN_A_HANDLER = {
     "next": "its commands run in the order in which they are written",
     "join": "its commands run in the order in which they are written",
     "park": "a handler ends by itself",
+    "ask": "a handler ends by itself, and can't wait for an answer",
     "critical": "no other runs beside it",
     "foreach": "a `map` in it runs steps for each item",
     "fanout": "a `map` in it runs steps for each item",
     "function": "functions are steps of the workflow, which `run` can name",
 }
-_RUNS_NO_PROGRAM = ("outputs", "commit_required", "resources", "grace", "rerun_on_loss")
+_RUNS_NO_PROGRAM = ("outputs", "commit_required", "resources", "runs_on", "grace", "rerun_on_loss")
 _OF_A_VALUE = ("transform", "checks")
 _FOR_STEPS_INSIDE = {
     "map": ("capture", *_RUNS_NO_PROGRAM, *_OF_A_VALUE),
@@ -58,6 +65,7 @@ _FOR_STEPS_INSIDE = {
 _ONLY_BESIDE = {
     "shell_program": "`shell`",
     "stdin": "`shell`",
+    "errexit": "`shell`",
     "inputs": "`python` or `workflow`",
     **dict.fromkeys(("result", "shares", "called", "given"), "`workflow`"),
 }
@@ -89,6 +97,8 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
     if "next" in fields:
         mode, arcs = _arcs(reading, fields["next"])
     rules = _rules(reading, node, fields, inner)
+    if isinstance(action, Ask) and not any(rule.then == "park" for rule in rules):
+        rules = (Rule(then="park", text=ASK_RULE, limit=LOOPS_MAX, origin=origin), *rules)
     for _, copied in fields.get("copies", ()):
         reading.scope.named.append(NameUse(reading.owner, "run", copied))
     if isinstance(action, Function):
@@ -109,6 +119,7 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         on_success=_on_success(reading, node, fields, inner),
         on_loss="park" if fields.get("on_loss") == "never" else "retry",
         outputs=tuple(path for path, _ in fields.get("outputs", ())),
+        runs_on=tuple(dict.fromkeys(label for label, _ in fields.get("runs_on", ()))),
         origin=origin,
         **{field: fields[field] for field in AS_READ if field in fields},
     )
@@ -125,7 +136,7 @@ def _plain_command(reading: NativeReading, node: Mapping, within: Defaults) -> S
     if within.before is not None or within.env or within.working_dir:
         return None
     value = entry[1].value if type(entry[1]) is Scalar else None
-    if type(value) is not str or "${" in value or "\0" in value or not value.strip():
+    if type(value) is not str or "${" in value or "\0" in value or "\n" in value.strip() or not value.strip():
         return None
     return Shell(value, within.program)
 
@@ -133,14 +144,15 @@ def _plain_command(reading: NativeReading, node: Mapping, within: Defaults) -> S
 def _inner(fields: dict[str, Any], within: Defaults) -> Defaults:
     """The defaults that commands and steps inside a step inherit from it."""
     if not fields.get("inherit", True):
-        within = Defaults(before=within.before)
-    if fields.keys().isdisjoint(("shell_program", "env", "working_dir")):
+        within = Defaults(before=within.before, errexit=within.errexit)
+    if fields.keys().isdisjoint(("shell_program", "env", "working_dir", "errexit")):
         return within
     return Defaults(
         fields.get("shell_program", within.program),
         {**within.env, **fields["env"]} if "env" in fields else within.env,
         fields.get("working_dir", within.working_dir),
         within.before,
+        fields.get("errexit", within.errexit),
     )
 
 
@@ -206,7 +218,7 @@ def _action(
     if len(given) > 1:
         second = node.entries[given[1]][0]
         reading.report.error("action", f"a step does one thing: `{given[0]}` or `{given[1]}`", second)
-    elif not given:
+    elif not given and ACTIONS.isdisjoint(node.entries):
         hint = f"give it one of: {', '.join(f'`{word}`' for word in BY_KEY)}"
         reading.report.error("action", f"the step `{shorten(name)}` does nothing", key, hint=hint)
     word = given[0] if given else "noop"

@@ -1,4 +1,4 @@
-"""Names in the code of a Visor file that nothing can provide: each is a warning, so that no gate opens in silence.
+"""Names in code that nothing can provide: each is a warning, so that no gate opens in silence.
 
     outputs.NAME, outputs['NAME'], steps.NAME ...   NAME must be a step that the code can see
     metadata.NAME, event.NAME                       NAME must be a field that exists
@@ -35,26 +35,31 @@ _LANGUAGE = _words(
     Object Array String Number Boolean RegExp Map Set Math JSON Symbol Date parseInt parseFloat isNaN isFinite Infinity
     NaN Error EvalError RangeError ReferenceError SyntaxError TypeError URIError"""
 )
-_KNOWN = _words(
+VISOR_NAMES = _words(
     """step attempt loop error foreach forEach item output outputs outputs_raw outputs_history env inputs event pr files
     args steps checkName branch baseBranch filesChanged filesCount fileCount debug memory log console issues metadata
     schema group criticalIssues errorIssues warningIssues infoIssues totalIssues contains startsWith endsWith length
     always success failure any all none count hasIssueWith hasIssue countIssues hasFileMatching hasFileWith
     hasMinPermission isOwner isMember isCollaborator isContributor isFirstTimer"""
 )
+NATIVE_NAMES = _words(
+    """step attempt loop error foreach item output outputs outputs_raw outputs_history env inputs event pr files $v"""
+)
+FILTER_NAMES = frozenset(("item",))
 _METADATA = ("checkName", "schema", "group", "criticalIssues", "errorIssues", "warningIssues", "infoIssues",
              "totalIssues", "event", "branch", "baseBranch", "filesChanged", "filesCount", "hasChanges")  # fmt: skip
 _ANY_OBJECT = ("history", "hasOwnProperty", "toString", "constructor")
 
 
-def unknown_names(code: str, steps: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """The names in code that nothing provides, each with a hint; `steps` are the names of the steps that it can see."""
+def unknown_names(code: str, steps: frozenset[str], variables: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """The names in code that nothing provides, each with a hint; `steps` and `variables` are what it can see."""
     plain = re.sub(_SKIPPED, lambda found: "''" if found[0][0] in "'\"`" else " ", code, flags=re.DOTALL)
     plain = re.sub(_REGEX, " 0 ", plain)
     seen: set[str] = set()
     for found in _OF_STEPS.finditer(re.sub(r"/\*.*?\*/|//[^\n]*", " ", code, flags=re.DOTALL)):
         name = found[2] or found[3] or found[4]
-        known = name in steps or name.removesuffix("-raw") in steps or name in _ANY_OBJECT
+        # Where the code sees no such variable, the variable itself is what is unknown.
+        known = name in steps or name.removesuffix("-raw") in steps or name in _ANY_OBJECT or found[1] not in variables
         if name and not known and name not in seen:
             seen.add(name)
             yield f"{found[1]}.{name}", did_you_mean(name, steps, "steps")
@@ -64,10 +69,10 @@ def unknown_names(code: str, steps: frozenset[str]) -> Iterator[tuple[str, str]]
     declared = _declared_in(plain)
     for found in _WORD.finditer(plain):
         name = found[2]
-        if found[1] or found[3] or name in seen or name in _LANGUAGE or name in _KNOWN or name in declared:
+        if found[1] or found[3] or name in seen or name in _LANGUAGE or name in variables or name in declared:
             continue
         seen.add(name)
-        yield name, did_you_mean(name, _KNOWN)
+        yield name, did_you_mean(name, variables)
 
 
 def _declared_in(code: str) -> set[str]:

@@ -31,22 +31,27 @@ def node_itself(_: Reading, node: Node) -> Any:
 
 
 class Key(Struct, frozen=True):
-    """One accepted key: its reader, the field for its value, and its documentation."""
+    """One accepted key: its reader, the field for its value, and its documentation; `words` are all that it may be."""
 
     name: str
     kind: str
     doc: str
     read: Reader = node_itself
     field: str = ""
+    words: tuple[str, ...] = ()
 
 
 class Table(Struct, frozen=True):
-    """The keys of one kind of mapping; those in `under_ir` belong below its key `ir`."""
+    """The keys of one kind of mapping; those in `under_ir` belong below its key `ir`.
+
+    `elsewhere` has hints for words of other systems.
+    """
 
     name: str
     keys: dict[str, Key]
     doc: str = ""
     under_ir: dict[str, Key] = {}
+    elsewhere: dict[str, str] = {}
 
 
 def table(name: str, doc: str, *rows: Key) -> Table:
@@ -130,6 +135,7 @@ def _unknown_key(reading: Reading, key: Scalar, known: Table) -> None:
     """Report an unknown key, with the nearest known one."""
     if not reading.report.full:
         message = f"{known.name} has no key `{shorten(key.text)}`"
-        reading.report.error("unknown-key", message, key, hint=did_you_mean(key.text, known.keys, "keys"))
+        hint = known.elsewhere.get(key.text) or did_you_mean(key.text, known.keys, "keys")
+        reading.report.error("unknown-key", message, key, hint=hint)
     else:
         reading.report.error("unknown-key", "", key)

@@ -26,8 +26,11 @@ _INTEGER_BITS = 63
 
 
 def wrong(reading: Reading, node: Node, expected: str, hint: str = "") -> Any:
-    """Report a value of the wrong kind."""
-    reading.report.error("type", f"expected {expected}, not {describe(node)}", node, hint=hint)
+    """Report a value of the wrong kind; a number in quotes is named as what it is."""
+    is_quoted = isinstance(node, Scalar) and isinstance(node.value, str) and node.value.isdecimal()
+    found = f"the text {describe(node)}" if is_quoted else describe(node)
+    hint = hint or ("a number has no quotes" if is_quoted and "number" in expected else "")
+    reading.report.error("type", f"expected {expected}, not {found}", node, hint=hint)
     return INVALID
 
 
@@ -146,7 +149,7 @@ def choice(*words: str) -> Reader:
 
 def one_of(name: str, doc: str, *words: str, field: str = "") -> Key:
     """A key whose value is one of these words."""
-    return Key(name, ", ".join(words), doc, choice(*words), field)
+    return Key(name, ", ".join(words), doc, choice(*words), field, words)
 
 
 def true_or_false(name: str, doc: str, field: str = "") -> Key:
@@ -320,6 +323,6 @@ CONDITION = table(
     Key("jinja", "template", "A template whose value decides.", non_empty(template, "`jinja`")),
     Key("case", "text", "A case of the step that must hold, by its number in `cases` (from 0) or its word.",
         non_empty(text, "`case`")),
-    Key("none", "true", "None of the conditions in `besides` may hold.", boolean),
-    Key("besides", "list of conditions", "Other conditions, which must hold as well.", _conditions),
+    Key("none", "true", "Holds only if every condition in `besides` is false.", boolean),
+    Key("besides", "list of conditions", "More conditions; all must hold too, unless `none` is given.", _conditions),
 )  # fmt: skip

@@ -23,7 +23,7 @@ from resile.dialects.reading.values import name_problem, wrong
 from resile.errors import shorten
 from resile.model.limits import REPAIR_DEPTH_MAX
 from resile.model.rules import Origin
-from resile.model.workflow import Need, Step, SuccessActions
+from resile.model.workflow import Need, Step, SuccessActions, Validate
 
 COMMANDS_MAX = 1_000
 
@@ -151,6 +151,7 @@ def read_success(
         )
     return SuccessActions(
         steps=steps,
+        validates=known is ON_SUCCESS and any(isinstance(step.action, Validate) for step in steps),
         calls=calls,
         calls_js=routes.get("run_js", ""),
         target=target,

@@ -4,8 +4,8 @@
                                    NAME of `handlers`: its steps run once for a failed step, which is then recovered
 
 Both become rules of the item's steps, so the model needs no custom handlers: an item that stays failed
-becomes a dead letter as with `dlq`. A `retry_config` retries failed items before `on_item_failure` applies, whatever
-its value.
+becomes a dead letter as with `dlq`, and its map fails when all items are over unless the policy lets it go on. A
+`retry_config` retries failed items before `on_item_failure` applies, whatever its value.
 """
 
 from __future__ import annotations
@@ -35,9 +35,13 @@ _LAST = ("tolerate", "park", "fail")
 def read_policy(reading: NativeReading, node: Node) -> Policy:
     """Read an error policy; its handler must exist."""
     fields = read_mapping(reading, node, ERROR_POLICY)
+    is_lenient = not fields.keys().isdisjoint(("continue_on_failure", "failures_max", "failure_threshold"))
     word, where = fields.pop("on_item_failure", ("dlq", None))
     custom = where if word == CUSTOM and _is_known(reading, where) else None
-    fields["on_item_failure"] = "dlq" if word == CUSTOM else word
+    fields["on_item_failure"] = _meaning_of(reading, node, "dlq" if word == CUSTOM else word, is_lenient)
+    if fields.get("failure_threshold", 1.0) < 1.0 and isinstance(node, Mapping):
+        message = "since 0.2 the share of failed items is also judged when the map ends, however few items it has"
+        reading.report.notice("since-0.2", message, node.entries["failure_threshold"][0])
     if "error_collection" in fields:
         fields["collection"], size = fields.pop("error_collection")
         if size is not None:
@@ -47,6 +51,20 @@ def read_policy(reading: NativeReading, node: Node) -> Policy:
         fields["attempts_max"] = retries.get("attempts_max", ATTEMPTS_DEFAULT)
         fields["backoff"] = retries.get("backoff", BACKOFF_DEFAULT)
     return Policy(ErrorPolicy(**fields), custom)
+
+
+def _meaning_of(reading: NativeReading, node: Node, word: str, is_lenient: bool) -> str:
+    """What `on_item_failure` means: a map fails for an item that stays failed, unless another key lets it go on."""
+    if is_lenient or word not in ("dlq", "retry"):
+        return word
+    notice_failing_map(reading, node)
+    return "fail"
+
+
+def notice_failing_map(reading: NativeReading, node: Node) -> None:
+    """Say that a map, or its policy, means something else since 0.2."""
+    hint = "`error_policy: {continue_on_failure: true}` lets the run go on"
+    reading.report.notice("since-0.2", "since 0.2 a map fails if one of its items stays failed", node, hint=hint)
 
 
 def _is_known(reading: NativeReading, node: Scalar) -> bool:

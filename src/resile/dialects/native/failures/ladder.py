@@ -3,17 +3,20 @@
     rules -> on_exit_code -> failure_handler (listed failures) -> escalate -> failure_handler (all) -> retry, with run
         -> handler -> goto -> park, accept, tolerate or fail
 
-    max_attempts: 3         a h a h a       the handler before each further execution, then the rules below
+    max_attempts: 3         a h a h a       the handler before each further execution, even if the handler fails
     strategy recovery       a h             recovered when the handler passes
              fallback       a h             the handler's output is the step's
              cleanup        a … h           the handler runs last, and the failure stays
 
 With `fail_workflow: true`, a handler without a further execution can't recover the step: it runs last, like a cleanup.
+A step that stays failed after all rules fails the run; `fail_workflow: false` and `on_failure: true` tolerate it.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, items_of
 from resile.dialects.native.context import Answer, Defaults, NativeReading, place_of
@@ -117,7 +120,7 @@ def _read_beside(
     answered: bool,
 ) -> None:
     """Merge keys of the step that mean the same as inside `on_failure`; those inside win."""
-    for field in ("retry", "max_attempts", "fail_workflow"):
+    for field in ("retry", "max_attempts", "fail_workflow", "handler_failure_fatal"):
         if field not in fields:
             continue
         word = field if field in node.entries else "max_retries"
@@ -272,8 +275,6 @@ def _capturing(step: Step, captures: tuple[Capture, ...]) -> Step:
 
     Combined output grows with each command, so the last one has it all.
     """
-    from msgspec.structs import replace
-
     own = {capture.name for capture in step.capture}
     return replace(step, capture=step.capture + tuple(capture for capture in captures if capture.name not in own))
 
@@ -286,11 +287,13 @@ def _handler(answer: Answer, steps: tuple[Step, ...]) -> tuple[list[Rule], Repai
     repair = Repair(
         steps=steps, timeout_seconds=fields.get("timeout_seconds"), on_failure="fail" if fatal else "next"
     ) if steps else None  # fmt: skip
+    # The step's own exit code is the judge: a handler that failed does not take its further executions away.
+    before_rerun = replace(repair, on_failure="ignore") if repair is not None and not fatal else repair
     where = answer.at("max_attempts", "commands", "shell", "agent", "on_failure")
     rules: list[Rule] = []
     if attempts > 1:
         text = f"{answer.key}: max_attempts {attempts}"
-        rules.append(Rule(then="retry", text=text, limit=attempts - 1, repair=repair, origin=where))
+        rules.append(Rule(then="retry", text=text, limit=attempts - 1, repair=before_rerun, origin=where))
     if repair is None:
         return rules, None
     where = answer.at("strategy", "commands", "shell", "agent", "on_failure")
@@ -334,8 +337,14 @@ def _last(
             reading.report.error("conflict", message, where, hint="keep one of them")
     elif asked is False:
         then, text, where = "tolerate", "fail_workflow: false", answer.at("fail_workflow")
-    elif answer.tolerates or (steps and asked is not True):
+    elif answer.tolerates:
         then, text = "tolerate", f"{answer.key}: tolerate"
+    elif steps and asked is None and reading.scope.around is None:
+        message = "since 0.2 a step that stays failed after its handler fails the run"
+        reading.report.notice("since-0.2", message, where, hint="`fail_workflow: false` lets the steps below it run")
+    if then == "tolerate" and reading.scope.around is not None and not reading.depth:
+        message = "since 0.2 an item goes on after a failure that its step tolerates"
+        reading.report.notice("since-0.2", message, where)
     rules: list[Rule] = []
     if at_last is not None:
         place = answer.at("strategy", "commands", "shell", "agent", "on_failure")
@@ -351,11 +360,8 @@ def _give_advice(reading: NativeReading, answer: Answer, steps: tuple[Step, ...]
     fields = answer.fields
     if "retry_original" in fields:
         where = answer.at("retry_original")
-        if not fields["retry_original"] and fields.get("max_attempts", 1) > 1:
-            reading.report.error("conflict", "`retry_original: false` and `max_attempts` contradict each other", where)
-        else:
-            hint = "`max_attempts: 2` or more runs the step again"
-            reading.report.notice("deprecated", "`retry_original` is not needed any more", where, hint=hint)
+        hint = "`max_attempts: 2` or more runs the step again"
+        reading.report.notice("deprecated", "`retry_original` is not needed any more", where, hint=hint)
     unsure = fields.get("strategy", "recovery") == "recovery" and fields.get("fail_workflow") is not True
     if steps and unsure and "max_attempts" not in fields and "retry_original" not in fields:
         message = "the step counts as recovered once its handler passes: nothing checks that it works now"

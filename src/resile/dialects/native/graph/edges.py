@@ -12,7 +12,7 @@ from collections import abc
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Mapping, Scalar
+from resile.dialects.formats.nodes import Mapping, Scalar, Sequence
 from resile.dialects.native.context import How, NativeReading, Needed, Needs, StepDraft, UnknownName
 from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.errors import shorten
@@ -69,6 +69,8 @@ def connect(
         if name in called_only:
             steps.append(replace(draft.step, needs=needs, arcs=arcs, called_only=True))
             continue
+        if is_list and before and not draft.needs:
+            _refuse_empty_needs(reading, draft, before)
         if is_list and before and (before,) not in (need.any_of for need in needs):
             needs = (Need((before,), True), *needs)
         before = name
@@ -80,6 +82,15 @@ def connect(
             reading.report.error("conflict", message, drafts[step.name].node.entries["join"][0], hint=hint)
     _refuse_cycles(reading.report, drafts, steps, is_list)
     return tuple(steps)
+
+
+def _refuse_empty_needs(reading: NativeReading, draft: StepDraft, before: str) -> None:
+    """Refuse `needs: []` of a step that waits for the one before it."""
+    key, given = draft.node.entries.get("needs", (None, None))
+    if key is not None and isinstance(given, Sequence) and not given.items:
+        message = f"`needs: []` changes nothing: in a list each step waits for the one before, here `{shorten(before)}`"
+        hint = "in a mapping of steps each waits only for what it needs: steps: {first: {…}, second: {…}}"
+        reading.report.error("conflict", message, key, hint=hint)
 
 
 def _known_needs(

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+from msgspec.structs import replace
+
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.keys.elsewhere import RETRY_WORDS
 from resile.dialects.native.keys.model_fields import as_model, fields_of
 from resile.dialects.reading import values as read
 from resile.dialects.reading.context import Reading
@@ -20,6 +23,7 @@ from resile.model.rules import Backoff, BackoffKind, Then, Transition
 
 MULTIPLIER_MAX = 100
 EXIT_CODE_MAX = 255
+SIGNAL_MAX = 64
 BACKOFF_KINDS = get_args(BackoffKind)
 HANDLER_KEYS = ("shell", "agent", "commands")
 """Fields of `on_failure` that set the commands of its handler."""
@@ -68,6 +72,16 @@ def read_backoff(reading: Reading, node: Node) -> Any:
     if kind == "linear":
         fields.setdefault("increment_seconds", fields.get("initial_seconds", 0.0))
     return Backoff(**fields)
+
+
+def read_retries(reading: Reading, node: Node) -> Any:
+    """Read a number of further executions as the number of all."""
+    count = read.integer(1, RETRIES_MAX - 1)(reading, node)
+    if count is INVALID:
+        return INVALID
+    message = f"since 0.2 `max_retries: {count}` means {count} further executions, {count + 1} in all"
+    reading.report.notice("since-0.2", message, node, hint=f"`max_attempts: {count + 1}` says the same")
+    return count + 1
 
 
 def _by_type(reading: Reading, node: Mapping) -> Mapping:
@@ -146,16 +160,16 @@ _names = read.texts(read.non_empty(read.text, "the name of a step"))
 
 BACKOFF = table(
     "backoff", "How long to wait before each further try.",
-    read.one_of("type", "How the delay grows; `fixed` where it is left out.", *BACKOFF_KINDS, field="kind"),
+    read.one_of("type", "How the delay grows; `fixed` by default.", *BACKOFF_KINDS, field="kind"),
     Key("mode", "as `type`", "The same as `type`.", read.choice(*BACKOFF_KINDS), "kind"),
     Key("initial", "duration", "The first delay; a linear one waits `initial` and `increment` together at first.",
         read.duration_or_zero, "initial_seconds"),
     Key("delay", "duration", "The same as `initial`.", read.duration_or_zero, "initial_seconds"),
     Key("delay_ms", "number", "The same as `initial`, in milliseconds.", read.milliseconds, "initial_seconds"),
     Key("increment", "duration",
-        "Added to each linear delay, also to the first; the same as `initial` where it is left out.",
+        "Added to each linear delay, also to the first; the same as `initial` by default.",
         read.duration_or_zero, "increment_seconds"),
-    Key("multiplier", "number", "The factor of an exponential delay; 2 where it is left out.",
+    Key("multiplier", "number", "The factor of an exponential delay; 2 by default.",
         read.number(1, MULTIPLIER_MAX)),
     Key("max_delay", "duration", "The longest delay.", read.duration, "delay_seconds_max"),
     Key("jitter", "number from 0 to 1", "A share of the delay by which it varies.", read.number(0, 1)),
@@ -163,12 +177,13 @@ BACKOFF = table(
     *(Key(kind, "duration or mapping", f"The same with `type: {kind}`; a duration is `initial`.")
       for kind in BACKOFF_KINDS),
 )  # fmt: skip
-RETRY = table(
+_RETRY = table(
     "retry", "Try a failed step again.",
     Key("max", "whole number", "The most retries, the first try not counted.", read.integer(0, RETRIES_MAX)),
     Key("backoff", "duration, type or mapping",
-        "The waits between tries; none where it is left out; a duration is a fixed wait.", read_backoff),
+        "The waits between tries; none by default; a duration is a fixed wait.", read_backoff),
 )  # fmt: skip
+RETRY = replace(_RETRY, elsewhere=RETRY_WORDS)
 TRANSITION = table(
     "a transition", "The first transition whose condition holds names the step to go back to.",
     Key("when", "expression", "The condition.", read.expression),
@@ -197,13 +212,15 @@ ON_FAILURE = table(
     Key("strategy", "recovery, fallback, cleanup, custom",
         "`fallback`: the last command's output is the step's; `cleanup`: the step stays failed; else a handler "
         "that passes recovers the step.", read.choice("recovery", "fallback", "cleanup", "custom")),
-    Key("max_attempts", "whole number", "Executions of the step in all; the handler runs before each further one.",
+    Key("max_attempts", "whole number",
+        "Executions of the step in all; before each further one the handler runs, and its failure changes nothing.",
         read.integer(1, RETRIES_MAX)),
-    Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", read.integer(1, RETRIES_MAX),
-        "max_attempts"),
+    Key("max_retries", "whole number", "Further executions, the first not counted: one less than `max_attempts`.",
+        read_retries, "max_attempts"),
     read.true_or_false("retry_original", "Deprecated: `max_attempts` above 1 says it."),
     Key("timeout", "duration", "The time for the whole handler.", read.duration, "timeout_seconds"),
-    read.true_or_false("handler_failure_fatal", "`true`: if the handler fails, the step has failed."),
+    read.true_or_false("handler_failure_fatal",
+        "`true`: if the handler fails, the step has failed and does not run again."),
     _FAIL_WORKFLOW,
     read.true_or_false("accept",
         "`true`: after all other rules the step counts as recovered, despite its failure."),
@@ -213,9 +230,9 @@ ON_FAILURE = table(
 _FOLLOWS = (
     *_ROUTES,
     Key("commands", "command or list", "Commands and steps that run before those that `run` names."),
-    Key("cost", "whole number", "The jump's cost, from the loop budget; 1 where it is left out.",
+    Key("cost", "whole number", "The jump's cost, from the loop budget; 1 by default.",
         read.integer(0, LOOPS_MAX)),
-    Key("run_cost", "whole number", "The cost of running the steps, from the loop budget; 0 where it is left out.",
+    Key("run_cost", "whole number", "The cost of running the steps, from the loop budget; 0 by default.",
         read.integer(0, LOOPS_MAX)),
 )  # fmt: skip
 ON_SUCCESS = table(
@@ -235,7 +252,7 @@ DEFAULT = table(
 )
 ROUTING = table(
     "routing", "Limits and defaults of jumps and remedies.",
-    Key("max_loops", "whole number", "How many jumps and remedies each scope has in all; 10 where it is left out.",
+    Key("max_loops", "whole number", "How many jumps and remedies each scope has in all; 10 by default.",
         read.integer(0, LOOPS_MAX)),
     Key("defaults", "mapping", "What every step's `on_failure` has unless it says otherwise.",
         lambda reading, node: read_mapping(reading, node, DEFAULTS).get("on_failure", INVALID)),
@@ -258,14 +275,14 @@ RULE = table(
     Key("pattern", "regular expression", "Found in the end of the output or in the message.", _pattern),
     _TYPES,
     Key("recovery_script", "path or script", "Run by bash before the retry; a path is relative to the file."),
-    Key("max_retries", "whole number", "How often this rule answers; 3 where it is left out.",
+    Key("max_retries", "whole number", "How often this rule answers; 3 by default.",
         read.integer(0, RETRIES_MAX)),
     Key("backoff", "duration or mapping", "The wait before each retry.", read_backoff, "wait"),
     Key("timeout", "duration", "The time for the script.", read.duration, "timeout_seconds"),
     read.one_of("on_script_failure", "`fail`: no retry after a script that failed.", "continue", "fail"),
 )  # fmt: skip
 _GROWTH = (
-    Key("factor", "number", "The factor on the last grant; 1.5 where it is left out.",
+    Key("factor", "number", "The factor on the last grant; 1.5 by default.",
         read.number(1.01, MULTIPLIER_MAX)),
     Key("memory_max", "size", "No more memory than this.", read.memory, "memory_bytes_max"),
     Key("runtime_max", "duration", "No more time than this.", read.duration, "runtime_seconds_max"),
@@ -274,12 +291,11 @@ GROWTH = table("escalate, in a rule", "The step has more memory after oom, more 
 STEP_RULE = table(
     "a rule of a step", "One answer to some failures, with everything that a rule can say.",
     read.one_of("then", "The decision, after the wait and the repair.", *get_args(Then)),
-    Key("text", "text", "The text that `explain` shows; the word of `then` where it is left out.", read.text),
-    Key("exit_codes", "number or list", "Only these exit codes.", read.one_or_more(read.integer(0, EXIT_CODE_MAX)),
-        "codes"),
-    Key("except_exit_codes", "number or list", "All exit codes but these.",
-        read.one_or_more(read.integer(0, EXIT_CODE_MAX)),
-        "codes_excluded"),
+    Key("text", "text", "The text that `explain` shows; the word of `then` by default.", read.text),
+    Key("exit_codes", "number or list", "Only these exit codes; -N is the end by the signal N, -1 by any signal.",
+        read.one_or_more(read.integer(-SIGNAL_MAX, EXIT_CODE_MAX)), "codes"),
+    Key("except_exit_codes", "number or list", "All exit codes but these, in the same numbers.",
+        read.one_or_more(read.integer(-SIGNAL_MAX, EXIT_CODE_MAX)), "codes_excluded"),
     Key("signals", "signal or list", "Only these signals.", read.one_or_more(_signal)),
     Key("kinds", "kind or list", "Only these kinds of failure.", read.one_or_more(read.choice(*FAILURE_KINDS))),
     Key("pattern", "regular expression", "Only if it is found in the end of the output or in the message.",
@@ -287,7 +303,7 @@ STEP_RULE = table(
     _TYPES,
     Key("when", "condition", "Only where this holds.", read.condition),
     read.one_of("limit_of", "`job`: `limit` counts the firings of all rules of the step.", "rule", "job"),
-    Key("limit", "whole number", "How often the rule answers, for each job; 1 where it is left out.",
+    Key("limit", "whole number", "How often the rule answers, for each job; 1 by default.",
         read.integer(0, LOOPS_MAX)),
     Key("backoff", "duration or mapping", "The wait before the repair and `then`.", read_backoff, "wait"),
     Key("wait", "mapping", f"The same, in the fields of the model: {fields_of(Backoff)}.", as_model(Backoff, "`wait`")),
@@ -295,10 +311,10 @@ STEP_RULE = table(
     *_ROUTES,
     Key("timeout", "duration", "The time for the whole repair.", read.duration, "timeout_seconds"),
     read.one_of("on_repair_failure",
-        "After a failed repair: ignore it; let the rules below answer (where it is left out); fail the step.",
+        "After a failed repair: ignore it; let the rules below answer (by default); fail the step.",
         "ignore", "next", "fail"),
     Key("escalate", "mapping", "The next try has more memory or time."),
-    Key("cost", "whole number", "The rule's cost, from the loop budget; 0 where it is left out.",
+    Key("cost", "whole number", "The rule's cost, from the loop budget; 0 by default.",
         read.integer(0, LOOPS_MAX)),
     read.true_or_false("routing", "`true`: `--no-failure-routing` turns it off."),
     read.true_or_false("retries_anyway",
@@ -310,7 +326,7 @@ STEP_RULE = table(
 ESCALATE = table(
     "escalate", "Try again with more memory after oom, with more time after a timeout.",
     *_GROWTH,
-    Key("rounds", "whole number", "The most retries; 3 where it is left out.", read.integer(1, RETRIES_MAX)),
+    Key("rounds", "whole number", "The most retries; 3 by default.", read.integer(1, RETRIES_MAX)),
 )  # fmt: skip
 
 FAILURE_TABLES = (

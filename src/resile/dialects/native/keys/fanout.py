@@ -83,6 +83,16 @@ def _field(reading: Reading, node: Node) -> Any:
     return read.wrong(reading, node, "a field of the items, such as name or owner.id")
 
 
+def _branch(reading: Reading, node: Node) -> Any:
+    """Read the beginning of a branch's name."""
+    import re
+
+    source = read.text(reading, node)
+    if source is INVALID or re.fullmatch(r"[A-Za-z0-9]+(?:[_/-][A-Za-z0-9]+)*", source):
+        return source
+    return read.wrong(reading, node, "the beginning of a branch's name: letters and digits, with `-`, `_` or `/`")
+
+
 def _on_item_failure(reading: Reading, node: Node) -> Any:
     """Read a word, or `custom:` with a handler's name: the word and the node of the name."""
     if isinstance(node, Scalar) and node.text.startswith(CUSTOM):
@@ -160,6 +170,8 @@ MAP = table(
     Key("offset", "whole number", "Skip this many items at the start.", read.integer(0, ITEMS_MAX)),
     Key("max_items", "whole number", "No more items than this.", _count, "items_max"),
     Key("max_parallel", "whole number", "Items that run at once.", max_parallel),
+    Key("redrive_parallel", "whole number", "Items that `dlq retry` runs at once; `max_parallel`, else 5.",
+        max_parallel),
     Key("item_timeout", "duration", "The time for each item, all its steps together.", read.duration,
         "item_timeout_seconds"),
     Key("timeout_per_agent", "as `item_timeout`", "The same as `item_timeout`.", read.duration, "item_timeout_seconds"),
@@ -168,7 +180,10 @@ MAP = table(
     Key("error_policy", "mapping", "What failed items mean; instead of the workflow's, as a whole."),
     read.one_of("isolation", "`worktree`: each item has a git worktree, and its commits are merged.", "none",
         "worktree"),
-    Key("scope", "text", "The name of the items' scopes; the step's name where it is left out.",
+    Key("branch", "text", "With `isolation: worktree`: how the names of the items' branches begin.", _branch),
+    read.true_or_false("merge",
+        "With `isolation: worktree`, `false`: the commits of an item stay on its branch, one of `${STEP.branches}`."),
+    Key("scope", "text", "The name of the items' scopes; the step's name by default.",
         read.non_empty(read.text, "`scope`")),
     Key("item_name", "text", "A second name for `item` in texts.",
         read.non_empty(read.text, "`item_name`")),
@@ -176,15 +191,20 @@ MAP = table(
 ERROR_POLICY = table(
     "error_policy", "What a failed item means for itself and for its map.",
     Key("on_item_failure", "dlq, retry, skip, stop, fail, carry_on, custom:NAME",
-        "`dlq`: keep it as a dead letter; `retry`: run it again first, three times in all where `retry_config` does "
-        "not say otherwise; `skip`: drop it; `stop`: keep it and end the map; `fail`: keep it, and fail the map once "
-        "all are done; `carry_on`: as `fail`, but what needs the map runs where some items succeeded; `custom:NAME`: a "
-        "failure handler or one of `handlers` answers the failures of its steps, then as `dlq`.", _on_item_failure),
-    read.true_or_false("continue_on_failure", "`false`: the first failed item ends the map."),
-    Key("max_failures", "whole number", "The number of failed items that ends the map.", _count, "failures_max"),
-    Key("failure_threshold", "number from 0 to 1", "A larger share of failed items ends the map.", read.number(0, 1)),
+        "`dlq`: keep it as a dead letter, and fail the map once all are done unless one of the next three keys lets it "
+        "go on; `retry`: run it again first, three times in all where `retry_config` does not say otherwise; `skip`: "
+        "drop it; `stop`: keep it and end the map; `fail`: as `dlq`, whatever the other keys say; `carry_on`: as "
+        "`fail`, but what needs the map runs where some items succeeded; `custom:NAME`: a failure handler or one of "
+        "`handlers` answers the failures of its steps, then as `dlq`.", _on_item_failure),
+    read.true_or_false("continue_on_failure",
+        "`true`: failed items do not fail the map; `false`: the first failed item ends it."),
+    Key("max_failures", "whole number", "The number of failed items that ends and fails the map; fewer do not fail it.",
+        _count, "failures_max"),
+    Key("failure_threshold", "number from 0 to 1",
+        "A larger share of failed items ends and fails the map; a smaller one does not fail it.", read.number(0, 1)),
     Key("failure_threshold_min_items", "whole number",
-        "Check the share only after this many items; 10 where it is left out.", _count, "threshold_items_min"),
+        "Judge the share before the map ends only after this many items; 10 by default.", _count,
+        "threshold_items_min"),
     Key("error_collection", "aggregate, immediate, batched, or {batched}",
         "Report failed items at the end, at once, or in batches of 10 or of a given size.", _collection),
     Key("circuit_breaker", "mapping", "Hold the items back while too many fail in a row.", read_breaker, "breaker"),
@@ -193,10 +213,10 @@ ERROR_POLICY = table(
 )  # fmt: skip
 RETRY_CONFIG = table(
     "retry_config", "Run a failed item again.",
-    Key("max_attempts", "whole number", "Executions in all, the first included; 3 where it is left out.",
+    Key("max_attempts", "whole number", "Executions in all, the first included; 3 by default.",
         read.integer(1, RETRIES_MAX), "attempts_max"),
     Key("backoff", "duration, type, mapping or null",
-        "The waits between executions; 1s, 2s, 4s … where it is left out, none with null.", read_item_backoff),
+        "The waits between executions; 1s, 2s, 4s … by default, none with null.", read_item_backoff),
 )  # fmt: skip
 ERROR_COLLECTION = table(
     "error_collection", "Reports in batches.",
@@ -208,10 +228,10 @@ BATCHED = table(
 )  # fmt: skip
 CIRCUIT_BREAKER = table(
     "circuit_breaker", "Hold items back while a service that they use is down; held items wait, none is lost.",
-    Key("failure_threshold", "whole number", "The failures in a row that open it; 5 where it is left out.", _count),
-    Key("success_threshold", "whole number", "The successes that close it again; 3 where it is left out.", _count),
-    Key("timeout", "duration", "How long it stays open; 30s where it is left out.", read.duration, "timeout_seconds"),
-    Key("half_open_requests", "whole number", "How many items then test it; 3 where it is left out.", max_parallel),
+    Key("failure_threshold", "whole number", "The failures in a row that open it; 5 by default.", _count),
+    Key("success_threshold", "whole number", "The successes that close it again; 3 by default.", _count),
+    Key("timeout", "duration", "How long it stays open; 30s by default.", read.duration, "timeout_seconds"),
+    Key("half_open_requests", "whole number", "How many items then test it; 3 by default.", max_parallel),
 )  # fmt: skip
 
 FANOUT_TABLES = (

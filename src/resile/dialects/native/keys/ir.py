@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.keys.elsewhere import SCRIPT
 from resile.dialects.native.keys.failures import STEP_RULE_TABLES
 from resile.dialects.native.keys.model_fields import as_model, fields_of, read_cases
 from resile.dialects.native.step_types.builtin import BUILTIN_TABLES
@@ -97,8 +98,9 @@ IR_WORKFLOW = table(
     one_of("templates", "The template language of texts; only `dollar` knows `${…}`.",
         "dollar", "liquid", "jinja"),
     one_of("failure_key", "The key for failures that messages name.", "on_failure", "on_fail"),
+    one_of("condition_errors", "`skip`: a condition that throws does not hold; else its step fails.", "fail", "skip"),
     Key("memory_file", "path or mapping", "The file that keeps the run's memory between runs.", read_memory_file),
-    Key("memory_namespace", "text", "The part of the memory that code sees; `default` where it is left out.",
+    Key("memory_namespace", "text", "The part of the memory that code sees; `default` by default.",
         non_empty(text, "`memory_namespace`")),
     Key("cluster", "mapping", f"The cluster settings of jobs: {fields_of(Cluster)}.",
         as_model(Cluster, "`cluster`")),
@@ -113,7 +115,6 @@ CALLED = table(
 IR_STEP = table(
     "ir, of a step", "Settings of a step that only other systems have; its action may be here too.",
     *(row.key for row in IR_TYPES),
-    Key("result", "name", "Beside `workflow`: the child's step that gives the value.", non_empty(text, "`result`")),
     Key("given", "mapping", "Beside `workflow`: values for the child's inputs, passed unchanged.", _arguments),
     Key("shares", "bool", "Beside `workflow`: the child's steps see the same values as this step.", boolean),
     Key("called", "mapping", "Beside `workflow`: how another system calls that file.",
@@ -163,13 +164,14 @@ def lift_ir(reading: Reading, node: Mapping, known: Table) -> Mapping:
     """Move the keys of `ir` up beside the others; report keys at the wrong level."""
     if IR not in node.entries and known.under_ir.keys().isdisjoint(node.entries):
         return node
+    hints = {"script": SCRIPT} | {word: hint for word, hint in known.elsewhere.items() if word in known.under_ir}
     entries: dict[str, tuple[Scalar, Node]] = {}
     for name, (key, value) in node.entries.items():
         if name == IR:
             continue
         if name in known.under_ir:
             message = f"`{name}` is a key for files of other systems and stands under `ir`"
-            reading.report.error("unknown-key", message, key, hint=f"ir: {{{name}: …}}")
+            reading.report.error("unknown-key", message, key, hint=hints.get(name, f"ir: {{{name}: …}}"))
         entries[name] = key, value
     if IR in node.entries:
         entries |= _ir_entries(reading, node.entries[IR][1], known)

@@ -11,9 +11,11 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
-from resile.dialects.native.keys.failures import FAILURE_TABLES, ROUTING, read_retry
+from resile.dialects.native.keys.elsewhere import STEP_WORDS, WORKFLOW_WORDS
+from resile.dialects.native.keys.failures import FAILURE_TABLES, ROUTING, read_retries, read_retry
 from resile.dialects.native.keys.fanout import FANOUT_TABLES, max_parallel
 from resile.dialects.native.keys.ir import IR_STEP, IR_WORKFLOW
+from resile.dialects.native.step_types.builtin import ASK_KEYS
 from resile.dialects.native.step_types.commands import AGENT_SETTINGS, FILE, PROMPT, read_agent
 from resile.dialects.native.step_types.programs import HTTP_KEYS, PYTHON_KEYS
 from resile.dialects.native.step_types.registry import IR_TYPES, STEP_TYPES
@@ -139,8 +141,13 @@ def capture_name(reading: Reading, name: str, node: Node) -> bool:
 
 
 def _resources(reading: Reading, node: Node) -> Any:
+    """Read the resources of a step; `memory` is enforced unless the file says otherwise."""
     fields = read_mapping(reading, node, RESOURCES)
     escalate = fields.pop("escalate", None)
+    if "memory_bytes" in fields:
+        fields.setdefault("enforce", True)
+    elif "enforce" in fields:
+        reading.report.error("conflict", "`enforce` has no `memory` to enforce", node, hint="add `memory: 512m`")
     return Resources(**fields), escalate
 
 
@@ -174,7 +181,8 @@ def _need(reading: Reading, node: Node) -> Any:
     if not fields.get("any_of"):
         reading.report.error("value", "a need names at least one step in `any_of`", node)
         return INVALID
-    return Need(tuple(name for name, _ in fields["any_of"]), fields.get("skip_satisfies", False))
+    names = tuple(name for name, _ in fields["any_of"])
+    return Need(names, fields.get("skip_satisfies", False), fields.get("failure_satisfies", False))
 
 
 INPUT = table(
@@ -197,12 +205,14 @@ RESOURCES = table(
     Key("gpus", "whole number", "Whole graphics processors, given as CUDA_VISIBLE_DEVICES.", read.integer(0, GPUS_MAX)),
     Key("runtime", "duration", "Enforced like `timeout`.", read.duration, "runtime_seconds"),
     Key("escalate", "mapping", "Ask for more and try again after oom or a timeout."),
+    read.true_or_false("enforce", "`false`: reserve `memory`, and let the step use more."),
 )  # fmt: skip
 NEED = table(
     "a need", "Steps to wait for, and what satisfies the need.",
     Key("any_of", "name or list of names", "The step waits for all of these; one success satisfies the need.",
         read.texts(read.text)),
     read.true_or_false("skip_satisfies", "`true`: a skipped step satisfies the need too, as in a list of steps."),
+    read.true_or_false("failure_satisfies", "`true`: a failed or canceled step satisfies the need too."),
 )  # fmt: skip
 ARC = table(
     "an arc", "One way to go on.",
@@ -220,6 +230,8 @@ STEP_KEYS = table(
     Key("id", "text", "The name of a step in a list.", read.text),
     Key("name", "text", "The name of a step in a list that has no `id`.", read.text),
     *(key for row in STEP_TYPES if row not in IR_TYPES for key in (row.key, *row.aliases)),
+    Key("result", "name", "Beside `workflow`: the child's step whose output is `${steps.NAME.output}` of this step.",
+        read.non_empty(read.text, "`result`")),
     Key("inputs", "mapping", "The parameters of a python step's `main`, or the inputs of a workflow; one `${…}` keeps "
         "the type of its value."),
     Key("needs", "name, mapping, or list", 'Steps that must have succeeded; `"a|b"` is satisfied by either.', _needs),
@@ -228,6 +240,9 @@ STEP_KEYS = table(
     Key("working_dir", "path", "Where the step runs, relative to the caller's folder.",
         read.non_empty(read.template, "`working_dir`")),
     Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", read.program),
+    read.true_or_false("errexit",
+        "`false`: a command of several lines goes on after a line that fails; else it stops there, as with `set -e`, "
+        "in bash also for a line whose pipe fails."),
     Key("stdin", "text", "The standard input of the command of `shell`.", read.template),
     Key("capture", "name, or mapping of names to forms", "Gives the output names: " + ", ".join(CAPTURE_FORMS) + ".",
         _capture),
@@ -245,17 +260,20 @@ STEP_KEYS = table(
     Key("failure_handler", "name", "The rules of `failure_handlers` under this name answer the step's failures first."),
     read.true_or_false("park", "Park the step for a person to judge when it stays failed."),
     Key("max_attempts", "whole number", "As inside `on_failure`, where it belongs.", read.integer(1, RETRIES_MAX)),
-    Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", read.integer(1, RETRIES_MAX),
-        "max_attempts"),
+    Key("max_retries", "whole number", "As inside `on_failure`, where it belongs.", read_retries, "max_attempts"),
     read.true_or_false("fail_workflow", "As inside `on_failure`; `false`: the run does not fail for this step."),
+    read.true_or_false("handler_failure_fatal", "As inside `on_failure`."),
     Key("resources", "mapping", "The resources that the step reserves while it runs.", _resources),
+    Key("runs_on", "label or list of labels",
+        "The step runs on a worker of a server that has all these labels; it waits until there is one.",
+        read.texts(read.non_empty(read.text, "a label"))),
     Key("next", "name, list, or mapping", "Steps to run after a success of this one, each `{step, when}`."),
     read.true_or_false("critical", "`true`: when it fails, every unfinished step beside it is canceled."),
     read.one_of("rerun_on_loss", "`never`: park an attempt that was lost, instead of running it again.", "retry",
         "never",
         field="on_loss"),
     read.true_or_false("commit_required", "The step must have made a commit in the git repository it runs in."),
-    Key("ir", "mapping", "Settings that only files of other systems have ([ir.md](ir.md))."),
+    Key("ir", "mapping", "Settings that only files of other systems have ([`ir`](ir.md))."),
 )  # fmt: skip
 FOREACH = table(
     "a step, for items", "Keys of a step whose output is a list, and of the steps that run for each of its items.",
@@ -273,17 +291,19 @@ COMMAND = table(
     "a step, in a handler", "The key that only the commands of a handler have.",
     read.true_or_false("continue_on_error", "The next command runs even if this one fails."),
 )  # fmt: skip
-STEP = replace(STEP_KEYS, keys={**STEP_KEYS.keys, **FOREACH.keys, **COMMAND.keys}, under_ir=IR_STEP.keys)
+STEP = replace(
+    STEP_KEYS, keys={**STEP_KEYS.keys, **FOREACH.keys, **COMMAND.keys}, under_ir=IR_STEP.keys, elsewhere=STEP_WORDS
+)
 _MADE_OF_KEYS = (
     "name", "action", "needs", "arcs", "arcs_mode", "rules", "on_loss", "on_success", "timeout_seconds", "env",
-    "working_dir", "outputs", "resources", "called_only", "origin"
+    "working_dir", "outputs", "resources", "runs_on", "called_only", "origin"
 )  # fmt: skip
 AS_READ = tuple(field for field in Step.__struct_fields__ if field not in _MADE_OF_KEYS)
 """Fields of a Step that are the value of their key."""
 WORKFLOW_KEYS = table(
     "the workflow", "The file itself.",
     Key("resile", "1", "The version of the native file.", _version),
-    Key("name", "text", "The name of the workflow; the file's name where it is left out.",
+    Key("name", "text", "The name of the workflow; the file's name by default.",
         read.non_empty(read.text, "`name`")),
     Key("steps", "list or mapping", "A list runs in order, a mapping by `needs`."),
     Key("inputs", "mapping", "Values that the caller gives, with their defaults.", _inputs),
@@ -293,12 +313,13 @@ WORKFLOW_KEYS = table(
         read.one_or_more(read.non_empty(read.text, "a path"))),
     Key("secrets", "list or mapping",
         "Values that never appear in logs, events or the database; all steps of the run have them.", _secrets),
-    Key("max_parallel", "whole number", "Steps that run at once; the number of processors where it is left out.",
+    Key("max_parallel", "whole number", "Steps that run at once; the number of processors by default.",
         max_parallel),
     Key("grace", "duration", "The time between SIGTERM and SIGKILL, for every step.", read.duration_or_zero,
         "grace_seconds"),
-    Key("shell_program", "text", "The shell for every step; `sh` where it is left out.", read.program),
-    Key("agent", "command or mapping", "The agent that `agent` steps ask; `claude -p` where it is left out.",
+    Key("shell_program", "text", "The shell for every step; `sh` by default.", read.program),
+    read.true_or_false("errexit", "`errexit` for every step."),
+    Key("agent", "command or mapping", "The agent that `agent` steps ask; `claude -p` by default.",
         read_agent),
     Key("failure_handlers", "mapping", "Rules by name, which steps share with `failure_handler`."),
     Key("routing", "mapping", "Limits and defaults of jumps and remedies.",
@@ -311,11 +332,11 @@ WORKFLOW_KEYS = table(
         "What runs after the map, in order; it sees `${map.total}` and more."),
     Key("error_policy", "mapping", "What failed items mean, in every map without an `error_policy` of its own."),
     Key("handlers", "mapping", "Lists of steps by name, for `on_item_failure: custom:NAME`."),
-    Key("ir", "mapping", "Settings that only files of other systems have ([ir.md](ir.md))."),
+    Key("ir", "mapping", "Settings that only files of other systems have ([`ir`](ir.md))."),
 )  # fmt: skip
-WORKFLOW = replace(WORKFLOW_KEYS, under_ir=IR_WORKFLOW.keys)
+WORKFLOW = replace(WORKFLOW_KEYS, under_ir=IR_WORKFLOW.keys, elsewhere=WORKFLOW_WORDS)
 
 TABLES: tuple[Table, ...] = (
     WORKFLOW, STEP_KEYS, FOREACH, COMMAND, *FANOUT_TABLES, *FAILURE_TABLES, NEED, ARCS, ARC, read.CONDITION, RESOURCES,
-    HTTP_KEYS, PYTHON_KEYS, FILE, AGENT_SETTINGS, PROMPT, INPUT, SECRET
+    HTTP_KEYS, PYTHON_KEYS, FILE, AGENT_SETTINGS, PROMPT, ASK_KEYS, INPUT, SECRET
 )  # fmt: skip

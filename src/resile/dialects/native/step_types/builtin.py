@@ -63,25 +63,25 @@ def _write_collect(action: Collect, _: object, __: object) -> dict[str, Any]:
 _SCRIPT = table(
     "script", "JavaScript that the engine runs; the step's output is its return value.",
     Key("code", "code", "The body of a function.", code),
-    Key("namespace", "text", "The part of the run's memory that it sees; `default` where it is left out.",
+    Key("namespace", "text", "The part of the run's memory that it sees; `default` by default.",
         non_empty(text, "`namespace`")),
 )  # fmt: skip
 _LOG = table(
     "log", "A message for the log.",
     Key("message", "text", "The text of the message.", template),
-    one_of("level", "`info` where it is left out.", *get_args(LogLevel)),
+    one_of("level", "`info` by default.", *get_args(LogLevel)),
     true_or_false("with_outputs", "`true`: add the outputs of the steps that it needs."),
 )  # fmt: skip
 _MEMORY = table(
     "memory", "One operation on the run's memory.",
     one_of("operation", "The operation.", *get_args(MemoryOperation)),
     Key("key", "text", "The name of the value.", non_empty(template, "`key`")),
-    Key("namespace", "text", "The part of the memory; `default` where it is left out.", non_empty(text, "`namespace`")),
+    Key("namespace", "text", "The part of the memory; `default` by default.", non_empty(text, "`namespace`")),
     Key("value", "data", "The value to store; its texts may refer to values.", read_data),
     Key("code", "code", "JavaScript that computes the value to store.", code),
 )  # fmt: skip
-_ASK = table(
-    "ask", "A question for a person; `resile judge … skip --output ANSWER` answers it.",
+ASK_KEYS = table(
+    "ask", "A question for a person; the step waits, parked, until `resile answer RUN STEP TEXT`.",
     Key("question", "text", "The text of the question.", non_empty(template, "the question")),
     Key("default", "text", "The value of an empty answer.", text),
 )  # fmt: skip
@@ -105,8 +105,8 @@ MEMORY = StepType(
     Key("memory", "mapping", "Action: an operation on the run's memory.", _memory), Memory, makes_commits=False
 )
 ASK = StepType(
-    Key("ask", "text or mapping", "Action: a question; the step is parked until `resile judge` answers it.",
-        struct_reader(Ask, _ASK, "question", "question")),
+    Key("ask", "text or mapping", "Action: a question; the step waits, parked, until `resile answer` answers it.",
+        struct_reader(Ask, ASK_KEYS, "question", "question")),
     Ask, short="question", makes_commits=False
 )  # fmt: skip
 COLLECT = StepType(
@@ -116,4 +116,6 @@ COLLECT = StepType(
     write=_write_collect,
     makes_commits=False,
 )  # fmt: skip
-BUILTIN_TABLES = (_SCRIPT, _LOG, _MEMORY, _ASK, _COMPUTED)
+ASK_RULE = "ask"
+"""The text of the rule by which a question waits for its answer."""
+BUILTIN_TABLES = (_SCRIPT, _LOG, _MEMORY, _COMPUTED)

@@ -29,13 +29,32 @@ TOKENS_MAX = 1_000_000_000
 
 
 def _shell(reading: NativeReading, _: str, node: Mapping, fields: dict[str, Any], inner: Defaults) -> Shell:
-    _record_references(reading, node.entries["shell"][1], inner.program)
-    return Shell(fields["shell"], inner.program, fields.get("stdin", ""))
+    """The command of a step."""
+    command = node.entries["shell"][1]
+    _record_references(reading, command, inner.program)
+    errexit = _errexit(reading, command, fields["shell"], inner)
+    return Shell(fields["shell"], inner.program, fields.get("stdin", ""), errexit)
 
 
 def _validate(reading: NativeReading, _: str, node: Mapping, fields: dict[str, Any], inner: Defaults) -> Validate:
-    _record_references(reading, node.entries["validate"][1], inner.program)
-    return Validate(fields["validate"], inner.program)
+    command = node.entries["validate"][1]
+    _record_references(reading, command, inner.program)
+    return Validate(fields["validate"], inner.program, _errexit(reading, command, fields["validate"], inner))
+
+
+def _errexit(reading: NativeReading, node: Node, command: str, inner: Defaults) -> bool:
+    """Does a command stop at the first line that fails? Lines count as written, before values are put in."""
+    if not has_several_lines(command) or inner.errexit is False:
+        return False
+    if inner.errexit is None:
+        message = "since 0.2 a command of several lines stops at the first line that fails"
+        reading.report.notice("since-0.2", message, node, hint="`errexit: false` goes on, `errexit: true` says this")
+    return True
+
+
+def has_several_lines(command: str) -> bool:
+    """Is a command written on several lines?"""
+    return "\n" in command.strip()
 
 
 def _record_references(reading: NativeReading, command: Node, program: str) -> None:
@@ -90,8 +109,8 @@ def read_mode(reading: Reading, node: Node) -> Any:
 
 AGENT_SETTINGS = table(
     "agent", "The command line of an agent.",
-    Key("command", "text or list of words", "The command to call; `claude -p` where it is left out.", _agent_command),
-    one_of("prompt", "How the agent gets the prompt; as the last argument where it is left out.", "argument", "stdin",
+    Key("command", "text or list of words", "The command to call; `claude -p` by default.", _agent_command),
+    one_of("prompt", "How the agent gets the prompt; as the last argument by default.", "argument", "stdin",
         field="prompt_by"),
     Key("max_cost", "number", "An answer that reports a higher cost has failed.", number(0.000001, COST_MAX),
         "cost_max"),
@@ -112,7 +131,7 @@ FILE = table(
     Key("content", "text", "The content of the file.", template),
     one_of("format", "`json`: the content must be JSON, and is formatted; `yaml`: it must be YAML.",
         "text", "json", "yaml"),
-    Key("mode", "permissions", "The permissions in octal; 644 where it is left out.", read_mode),
+    Key("mode", "permissions", "The permissions in octal; 644 by default.", read_mode),
 )  # fmt: skip
 
 SHELL = StepType(
@@ -121,7 +140,7 @@ SHELL = StepType(
     Shell,
     build=_shell,
     write=lambda action, _, __: {"shell": action.command} | ({"stdin": action.stdin} if action.stdin else {}),
-    beside=("shell_program", "stdin"),
+    beside=("shell_program", "stdin", "errexit"),
 )  # fmt: skip
 VALIDATE = StepType(
     Key("validate", "command", "Action: a command that checks; its failure is of the kind `check`.",
@@ -129,7 +148,7 @@ VALIDATE = StepType(
     Validate,
     build=_validate,
     write=lambda action, _, __: {"validate": action.command},
-    beside=("shell_program",),
+    beside=("shell_program", "errexit"),
 )  # fmt: skip
 AGENT = StepType(
     Key("agent", "prompt or mapping", "Action: a prompt for the workflow's agent, or for one of its own.", _prompt),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, plain
 from resile.dialects.native.context import NativeReading, Scope, StepDraft
 from resile.dialects.native.keys.model_fields import as_model, fields_of
 from resile.dialects.native.step_types.contract import StepType
@@ -25,7 +25,7 @@ from resile.errors import shorten
 from resile.model.workflow import Capture, Function, Given, Rule
 
 _KINDS: tuple[str, ...] = get_args(Given.__annotations__["kind"])
-_NOT_BESIDE = ("capture", "outputs", "commit_required", "working_dir", "transform", "checks")
+_NOT_BESIDE = ("capture", "outputs", "commit_required", "working_dir", "runs_on", "transform", "checks")
 """Keys about the output and files of a command; a function returns a value instead."""
 
 
@@ -87,6 +87,11 @@ def check_beside(reading: NativeReading, node: Mapping, action: Function) -> Non
     for part, key in ((node, "env"), (resources, "gpus")):
         if action.workers == "threads" and isinstance(part, Mapping) and key in part.entries:
             _refuse_in_threads(reading, part.entries[key][0], key)
+    wanted = resources.entries if action.workers == "threads" and isinstance(resources, Mapping) else {}
+    if "memory" in wanted and ("enforce" not in wanted or plain(wanted["enforce"][1]) is not False):
+        message = "`memory` can't be enforced in threads, which share one process"
+        hint = "`processes` as workers; or `enforce: false`, which only reserves it"
+        reading.report.error("action", message, wanted["memory"][0], hint=hint)
 
 
 def _refuse_in_threads(reading: NativeReading, where: Scalar, key: str) -> None:

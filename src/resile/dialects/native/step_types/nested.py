@@ -14,15 +14,18 @@ from resile.dialects.reading.key_tables import Key
 from resile.model.fanout import ErrorPolicy, Source
 from resile.model.workflow import Child, FanOut
 
+_DEFAULT = ErrorPolicy(on_item_failure="fail")
+
 
 def _write_map(action: FanOut, writer: StepWriter, around: Inherited) -> dict[str, Any]:
     """Write the items, the limits, the error policy, and the steps for each item."""
     written = {"input": _write_input(action.source)}
     written |= writer.fields(action.source, MAP_KEYS)
     written |= writer.fields(
-        action, MAP_KEYS, "max_parallel", "isolation", "scope", "item_name", "item_timeout_seconds"
-    )
-    if action.policy != ErrorPolicy():
+        action, MAP_KEYS, "max_parallel", "redrive_parallel", "isolation", "branch", "merge", "scope", "item_name",
+        "item_timeout_seconds",
+    )  # fmt: skip
+    if action.policy != _DEFAULT:
         written["error_policy"] = _write_policy(action.policy, writer)
     written["steps"] = writer.steps(action.steps, None, around)
     return {"map": written}
@@ -46,6 +49,9 @@ def _write_input(source: Source) -> Any:
 def _write_policy(policy: ErrorPolicy, writer: StepWriter) -> dict[str, Any]:
     """Write the error policy."""
     written = writer.fields(policy, ERROR_POLICY)
+    is_lenient = policy.on_item_failure in ("dlq", "retry") and not policy.failures_max
+    if is_lenient and policy.continue_on_failure and policy.failure_threshold == 1.0:
+        written["continue_on_failure"] = True
     if policy.collection != "aggregate":
         is_batched = policy.collection == "batched"
         written["error_collection"] = {"batched": policy.batch_size} if is_batched else policy.collection
@@ -70,5 +76,5 @@ MAP = StepType(
     Key("map", "mapping", "Action: steps that run once for each item."),
     FanOut,
     write=_write_map,
-    beside=("shell_program",),
+    beside=("shell_program", "errexit"),
 )

@@ -7,11 +7,11 @@ whole URL), headers are valid, code contains no references.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe, plain
 from resile.dialects.native.context import Defaults, NativeReading
 from resile.dialects.native.keys.model_fields import as_model, fields_of
 from resile.dialects.native.step_types.contract import Inherited, StepType, StepWriter
@@ -23,6 +23,7 @@ from resile.languages.references import names
 from resile.model.limits import PROGRAM_BYTES_MAX
 from resile.model.workflow import Http, Python, Query
 
+ENGINES: tuple[str, ...] = get_args(Query.__annotations__["engine"])
 # Keep patterns as texts: compiling them at import would slow down every file, also those without such a step.
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 
@@ -40,6 +41,9 @@ def _http(reading: Reading, node: Node) -> Any:
     if "body" in node.entries and "json" in node.entries:
         message = "a request has one body: `body` or `json`"
         reading.report.error("conflict", message, node.entries["json"][0], hint="take one of the two out")
+    if "save_to" in node.entries and "envelope" in node.entries:
+        message = "`save_to` and `envelope` both say what becomes of the body"
+        reading.report.error("conflict", message, node.entries["envelope"][0], hint="take one of the two out")
     has_body = "body" in fields or "json" in fields or "form" in fields
     return Http(**{"method": "POST" if has_body else "GET", **fields}) if "url" in fields else INVALID
 
@@ -151,16 +155,30 @@ def _write_python(action: Python, writer: StepWriter, _: Inherited) -> dict[str,
     return {"python": written, **inputs}
 
 
+def _query(reading: Reading, node: Node) -> Any:
+    """Statements for a database that we know."""
+    engine = node.entries["engine"][1] if isinstance(node, Mapping) and "engine" in node.entries else None
+    if isinstance(node, Mapping) and (engine is None or plain(engine) not in ENGINES):
+        found = f", not {describe(engine)}" if engine is not None else ""
+        message = f"`query` needs an `engine`: {' or '.join(ENGINES)}{found}"
+        reading.report.error("value", message, engine or node, hint="any other database: its client, in `shell`")
+        return INVALID
+    return as_model(Query, "`query`")(reading, node)
+
+
 HTTP_KEYS = table(
     "http", "A request; the response's body is the step's output. Statuses of 400 and above fail with exit code 22.",
-    Key("url", "url", "Values in its path and query are percent-encoded; its scheme and server can't contain values.",
+    Key("url", "url", "Values in its path and query are percent-encoded. One `${…}` may be all of it, or its beginning "
+        "up to a slash; else its scheme and server can't contain values.",
         _url),
-    Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", _method),
+    Key("method", "text", "`GET` by default, `POST` if there is a body.", _method),
     Key("headers", "mapping", "Headers by name; a value may hold no line break.", _headers),
     Key("body", "text", "The body, as text.", read.template),
     Key("json", "data", "The body, as JSON; a text that is one `${…}` keeps the type of its value.", _json),
     Key("params", "data", "The query of the url.", read.read_data),
     Key("form", "data", "The body of a form.", read.read_data),
+    Key("save_to", "path", "The file for the body, of any size; the step's output is then its path. Relative to the "
+        "step's folder; no value leads out of the folder it stands in.", read.non_empty(read.template, "`save_to`")),
     read.true_or_false("envelope", "`true`: the output has the status and the headers too."),
     read.true_or_false("verify", "`false`: do not check the server's certificate.", "is_verified"),
     Key("expect_status", "whole number or list", "The only statuses that count as a success; redirects among them are "
@@ -194,6 +212,12 @@ PYTHON = StepType(
     beside=("inputs",),
 )
 QUERY = StepType(
-    Key("query", "mapping", f"Action: statements for a database: {fields_of(Query)}.", as_model(Query, "`query`")),
+    Key(
+        "query",
+        "mapping",
+        f"Action: statements for a database, DuckDB or PostgreSQL: {fields_of(Query)}; `engine` is "
+        f"{' or '.join(ENGINES)}.",
+        _query,
+    ),
     Query,
 )

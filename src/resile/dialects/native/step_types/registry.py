@@ -12,7 +12,7 @@ _NAMES = [vars(module) for module in (builtin, commands, function, nested, progr
 BY_STRUCT = {row.struct: row for names in _NAMES for row in names.values() if isinstance(row, StepType)}
 STEP_TYPES: tuple[StepType, ...] = tuple(BY_STRUCT[struct] for struct in get_args(Action))
 IR_TYPES = (
-    builtin.SCRIPT, builtin.LOG, builtin.MEMORY, builtin.ASK, builtin.COLLECT, programs.QUERY, function.FUNCTION
+    builtin.SCRIPT, builtin.LOG, builtin.MEMORY, builtin.COLLECT, programs.QUERY, function.FUNCTION
 )  # fmt: skip
 """Those that stand under `ir`: only files of other systems have them."""
 BY_KEY: dict[str, StepType] = {key.name: row for row in STEP_TYPES for key in (row.key, *row.aliases)}

@@ -1,4 +1,4 @@
-"""Differences between two workflows, apart from positions, dialect, file and unused fields."""
+"""Differences between two workflows, apart from positions, dialect, edition, file and unused fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from resile.model.rules import Backoff, Origin
 from resile.model.workflow import Child, Step, Workflow
 
-_APART = {Workflow: ("file", "folder", "dialect"), Child: ("path",)}
+_APART = {Workflow: ("file", "folder", "dialect", "edition", "condition_errors"), Child: ("path",)}
 _READ_BY = {"increment_seconds": "linear", "multiplier": "exponential"}
 """Fields of a backoff that only one kind of it uses."""
 

@@ -18,12 +18,12 @@ from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.writer.compare import Difference, differences
 from resile.dialects.native.writer.relocate import relocate
 from resile.dialects.native.writer.rules import handler_rule, rules_in_full
-from resile.dialects.native.writer.step import Writer
+from resile.dialects.native.writer.step import Writer, errexit_of, has_condition
 from resile.dialects.native.writer.values import plain, under_ir, written_fields
 from resile.dialects.native.writer.yaml import Block, write
 from resile.errors import Diagnostic, ResileError
 from resile.model.limits import LOOPS_DEFAULT
-from resile.model.nested import handler_steps
+from resile.model.nested import handler_steps, steps_of
 from resile.model.workflow import FanOut, Input, Secret, Shell, Step, Validate, Workflow
 
 ROUNDS_MAX = 4
@@ -88,6 +88,8 @@ def workflow_block(workflow: Workflow, writer: Writer) -> Block:
     written |= written_fields(workflow, WORKFLOW, "max_parallel", "grace_seconds")
     if program != "sh":
         written["shell_program"] = program
+    if any(errexit_of(step.action) is False for step in steps_of(workflow)):
+        written["errexit"] = inner.errexit = False
     written |= written_fields(workflow, WORKFLOW, "env", "env_files")
     if workflow.inputs:
         written["inputs"] = {name: _input(declared) for name, declared in workflow.inputs.items()}
@@ -96,6 +98,8 @@ def workflow_block(workflow: Workflow, writer: Writer) -> Block:
     written |= written_fields(
         workflow, WORKFLOW, "templates", "failure_key", "memory_file", "memory_namespace", "cluster"
     )
+    if workflow.condition_errors == "skip" and any(map(has_condition, (*workflow.steps, workflow.end))):
+        written["condition_errors"] = "skip"
     if workflow.failure_handlers:
         written["failure_handlers"] = _handlers(workflow, inner)
     if workflow.loops_max != LOOPS_DEFAULT:

@@ -107,7 +107,7 @@ def short_keys_for(rules: list[Rule], commands: Commands) -> dict[str, Any] | No
     goto = walk.take(lambda rule: rule.then == "goto")
     if goto is not None:
         answer |= routes(goto.target, goto.target_js, goto.transitions)
-    answer |= _last_answer_of(walk, commands, key, answer)
+    answer |= _last_answer_of(walk, commands, key)
     parks = walk.take(lambda rule: rule.then == "park" and rule.text == "park") is not None
     continues = walk.take(lambda rule: rule.text == "continue_on_error") is not None
     if walk.left:
@@ -161,23 +161,19 @@ def _handler_keys(repair: Repair | None, commands: Commands) -> dict[str, Any]:
     return written
 
 
-def _last_answer_of(walk: _RuleQueue, commands: Commands, key: str, answer: dict[str, Any]) -> dict[str, Any]:
+def _last_answer_of(walk: _RuleQueue, commands: Commands, key: str) -> dict[str, Any]:
     """Write the last rules: cleanup, accept, tolerate or fail."""
     written: dict[str, Any] = {}
     cleanup = walk.take(lambda rule: rule.text.startswith((f"{key}: cleanup, then", f"{key}: handler, then")))
     if cleanup is not None:
         written |= _handler_keys(cleanup.repair, commands)
-        if cleanup.text.startswith(f"{key}: cleanup"):
-            written["strategy"] = "cleanup"
-    has_commands = "commands" in answer or "commands" in written
+        written |= {"strategy": "cleanup"} if cleanup.text.startswith(f"{key}: cleanup") else {"fail_workflow": True}
     if walk.take(lambda rule: rule.text == f"{key}: accept") is not None:
         written["accept"] = True
     elif walk.take(lambda rule: rule.text == "fail_workflow: false") is not None:
         written["fail_workflow"] = False
     elif walk.take(lambda rule: rule.text == f"{key}: tolerate") is not None:
-        written |= {} if has_commands else {"tolerates": True}
-    elif has_commands and not (walk.left and walk.left[0].then == "park"):
-        written["fail_workflow"] = True
+        written["tolerates"] = True
     return written
 
 

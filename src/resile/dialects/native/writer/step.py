@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from resile.dialects.native.graph.routes import STRING_LITERAL, remedies_among
 from resile.dialects.native.keys.steps import AS_READ, RESOURCES, STEP
+from resile.dialects.native.step_types.builtin import ASK_RULE
+from resile.dialects.native.step_types.commands import has_several_lines
 from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.step_types.registry import BY_STRUCT
 from resile.dialects.native.writer import values
@@ -24,6 +26,7 @@ from resile.dialects.native.writer.rules import escalation_of, rules_in_full, sh
 from resile.dialects.native.writer.yaml import Block
 from resile.dialects.reading.key_tables import Table
 from resile.errors import Diagnostic
+from resile.model.builtin_actions import Ask
 from resile.model.nested import handler_steps
 from resile.model.rules import Match, Origin
 from resile.model.workflow import Action, Arc, FanOut, Function, Need, Noop, Rule, Shell, Step, Validate, Workflow
@@ -44,6 +47,8 @@ class Writer:
         write_workflow: Callable[[Workflow, Writer], Block],
     ) -> None:
         self.in_full = in_full
+        # Do commands of several lines stop at the first that fails, where their step does not say it?
+        self.errexit = True
         self._write_workflow = write_workflow
         self.findings = findings
         self.handlers = workflow.failure_handlers
@@ -105,6 +110,9 @@ class Writer:
         written |= self._action(step.action, inner)
         if inner.program != inherited.program:
             written["shell_program"] = inner.program
+        errexit = errexit_of(step.action)
+        if errexit is not None and errexit is not self.errexit:
+            written["errexit"] = errexit
         if not inherits:
             written["inherit"] = False
         written |= _edges(step, needs)
@@ -142,10 +150,14 @@ class Writer:
         return written
 
     def _ladder(self, step: Step, inner: Inherited) -> dict[str, Any]:
-        """Write the rules of a step, with its resources."""
+        """Write the rules of a step, with its resources; a question waits by itself."""
+        if step.rules and isinstance(step.action, Ask) and step.rules[0].text == ASK_RULE:
+            step = replace(step, rules=step.rules[1:])
         resources: dict[str, Any] = {}
         if step.resources is not None:
             resources = values.written_fields(step.resources, RESOURCES)
+            if resources.pop("enforce", None) is None and "memory" in resources:
+                resources["enforce"] = False
 
         def commands(steps: tuple[Step, ...], word: str) -> list[Any]:
             return self.commands(steps, word, inner)
@@ -177,8 +189,23 @@ class Writer:
         return list(rules), ""
 
 
+def has_condition(step: Step) -> bool:
+    """Has a step, or one inside it, a condition on itself or on an arc?"""
+    inner = step.action.steps if isinstance(step.action, FanOut) else ()
+    return (
+        step.when is not None
+        or any(arc.when is not None for arc in step.arcs)
+        or any(map(has_condition, (*inner, *handler_steps(step))))
+    )
+
+
 def _id_unless(name: str, default: str) -> dict[str, str]:
     return {} if name == default else {"id": name}
+
+
+def errexit_of(action: Action) -> bool | None:
+    """Does a command of several lines stop at the first that fails? None for any other action."""
+    return action.errexit if isinstance(action, Shell | Validate) and has_several_lines(action.command) else None
 
 
 def _program(step: Step, around: Inherited) -> str:
@@ -220,6 +247,8 @@ def _values(step: Step) -> dict[str, Any]:
     written |= values.written_fields(step, STEP, "transform", "checks", "cases", "effects", "args", "aliases")
     if step.outputs:
         written["outputs"] = values.one_or_list(step.outputs)
+    if step.runs_on:
+        written["runs_on"] = values.one_or_list(step.runs_on)
     # What is written already keeps its place.
     written |= values.written_fields(step, STEP, *(field for field in AS_READ if field != "capture"))
     return written | ({"rerun_on_loss": "never"} if step.on_loss == "park" else {})

@@ -104,9 +104,10 @@ def condition(asked: Condition) -> Any:
 
 def need(wanted: Need) -> Any:
     """Write a need: a name, names joined by `|`, or a mapping if that is not enough."""
-    if wanted.skip_satisfies or any(name != name.strip() for name in wanted.any_of):
+    marks = {key: True for key in ("skip_satisfies", "failure_satisfies") if getattr(wanted, key)}
+    if marks or any(name != name.strip() for name in wanted.any_of):
         names = list(wanted.any_of) if len(wanted.any_of) > 1 else wanted.any_of[0]
-        return {"any_of": names, **({"skip_satisfies": True} if wanted.skip_satisfies else {})}
+        return {"any_of": names, **marks}
     return "|".join(wanted.any_of)
 
 
