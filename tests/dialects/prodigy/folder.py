@@ -13,10 +13,12 @@ from tests.runs.ladder.flows import STEP
 # Answers every prompt by writing it to the trace; `/reach N` makes the result that a validation reads.
 CLAUDE = """#!/bin/sh
 shift
-echo "agent: $*" >> trace
+echo "agent: $*" >> "$TRACE"
 case "$1" in
   "/reach "*) echo "{\\"completion_percentage\\": ${1##* }, \\"gaps\\": {\\"g1\\": \\"it's \\$HOME\\"}}" > result.json;;
-  "/commit"*) git commit -q --allow-empty -m done ;;
+  "/commit"*)
+    if test -n "$AGENT_BRANCHES"; then git branch --show-current >> "$(dirname "$TRACE")/branches"; fi
+    git commit -q --allow-empty -m "done${1#/commit}" ;;
 esac
 """
 
@@ -28,9 +30,11 @@ class Folder:
         self.path = path
         self.program = Program(path)
         (path / "bin").mkdir()
-        for name, text in (("step", STEP), ("bin/claude", CLAUDE)):
+        # An item may work in another folder.
+        for name, text in (("step", STEP.replace(" trace", ' "$TRACE"')), ("bin/claude", CLAUDE)):
             (path / name).write_text(text)
             (path / name).chmod(0o755)
+        self.program.env["TRACE"] = str(path / "trace")
         self.program.env["PATH"] = f"{path / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
     def run(self, text: str, *words: str, code: int = 0) -> list[str]:
@@ -49,11 +53,17 @@ class Folder:
         return {job["step"]: next((word for word in words if job[word]), job["status"]) for job in jobs}
 
     def repository(self) -> None:
-        """Make the folder a git repository with one commit."""
+        """Make the folder a git repository with one commit, of `./step`."""
         for words in (
             ["init", "-q", "-b", "main"],
             ["config", "user.name", "a"],
             ["config", "user.email", "a@b.c"],
-            ["commit", "-q", "--allow-empty", "-m", "start"],
+            ["add", "step"],
+            ["commit", "-q", "-m", "start"],
         ):
             subprocess.run(["git", *words], cwd=self.path, check=True, timeout=20)
+
+    def git(self, *words: str) -> list[str]:
+        """The lines that git prints."""
+        done = subprocess.run(["git", *words], cwd=self.path, capture_output=True, text=True, check=True, timeout=20)
+        return done.stdout.splitlines()

@@ -93,7 +93,10 @@ MISTAKES = {
     "commands: [{shell: a}]\nreduce: [{shell: b}]\n": ("`reduce` has no meaning without `map`", 2, 1),
     "commands: [{shell: a}]\nsecrets: {S: {provider: vault, key: k}}\n": ("`provider: vault` is not run: secrets come from variables or files", 2, 25),
     "commands: [{shell: a}]\nenv: {S: {secret: true, value: hunter2}}\n": ("the secret `S` is written in the file, where it can't be one", 2, 32),
-    "- claude: '${workflow.commits}'\n": ("`${workflow.commits}`: lists of what a step changed in git are not provided", 1, 11),
+    "- claude: '${step.commits}'\n": ("`${step.commits}` is about the step before, and this is the first of its list", 1, 11),
+    "- shell: a\n  on_failure: {claude: '${step.commits}'}\n": ("`${step.commits}` is known to the steps of a list, not to handlers and steps after a success", 2, 24),
+    "- shell: a ${workflow.date}\n": ("`${workflow.date}` is not provided", 1, 10),
+    "- claude: a ${merge.nobody}\n": ("`${merge.nobody}` is not provided", 1, 11),
 }  # fmt: skip
 
 
@@ -187,10 +190,14 @@ merge: {commands: [{shell: "e ${merge.source_branch}"}], timeout: 5}
 
 
 def test_commits_ask_for_worktrees() -> None:
-    """Items whose steps must commit run apart from each other; others run in place."""
-    text = "map: {input: [1], agent_template: [{shell: a, on_failure: {claude: b, commit_required: %s}}]}"
-    found = [compiled(text % said).steps[0].action for said in ("true", "false")]
-    assert [getattr(action, "isolation", "") for action in found] == ["worktree", "none"]
+    """Items whose steps commit, or ask an agent, run apart from each other; others run in place."""
+    templates = (
+        "{shell: a, commit_required: true}", "{shell: a, on_failure: {claude: b}}", "/slash", "{name: fix}",
+        "{analyze: {max_cache_age: 1}}", "{foreach: [x], do: [{claude: b}]}", "{shell: a}",
+    )  # fmt: skip
+    found = [compiled(f"map: {{input: [1], agent_template: [{step}]}}").steps[0].action for step in templates]
+    assert [getattr(action, "isolation", "") for action in found] == [*["worktree"] * 6, "none"]
+    assert [getattr(action, "branch", "") for action in found] == [*["prodigy-agent"] * 6, ""]
 
 
 def test_a_profile_is_added_to_the_environment() -> None:
@@ -257,7 +264,7 @@ def test_handlers_may_hold_handlers() -> None:
     assert repair is not None
     inner: Step = repair.steps[0]
     assert inner.action == Shell("b")
-    assert [rule.then for rule in inner.rules] == ["recovered", "tolerate"]
+    assert [rule.then for rule in inner.rules] == ["recovered"]
     assert inner.on_success is not None
     assert [step.action for step in inner.on_success.steps] == [Shell("d")]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -302,6 +304,83 @@ reduce:
     log = subprocess.run(["git", "log", "--format=%s"], cwd=folder.path, capture_output=True, text=True, check=True)
     added = sorted(line for line in log.stdout.split("\n") if line.startswith("add"))
     assert added == ["add four", "add one", "add three", "add two"]
+
+
+AGENTS = """
+mode: mapreduce
+map:
+  input: [one, two, three]
+  agent_template:
+    - claude: /commit ${item}
+    - shell: "! test ${item} = two"
+reduce:
+  - shell: MERGE
+    commit_required: true
+"""
+
+
+def test_items_that_ask_an_agent_have_a_worktree_on_a_branch_with_the_name_that_prodigy_gives_it(
+    folder: Folder,
+) -> None:
+    """The agent runs on `prodigy-agent-…-item_N`; the branch of an item that failed stays, those merged are gone."""
+    folder.repository()
+    folder.program.env["AGENT_BRANCHES"] = "1"
+    folder.run(AGENTS.replace("MERGE", "git commit -q --allow-empty -m reduced"))
+    seen = (folder.path / "branches").read_text().split()
+    [left] = folder.git("branch", "--list", "prodigy-agent-*", "--format=%(refname:short)")
+    assert re.fullmatch(r"prodigy-agent-[0-9a-f]{16}-wf1_j\d+-item_1", left)
+    assert sorted(seen) == [left.replace("item_1", f"item_{number}") for number in range(3)]
+
+
+@pytest.mark.parametrize("pattern", ["prodigy-agent-*", "'prodigy-agent-*'"])
+def test_a_file_that_merges_the_branches_of_its_items_does_it(folder: Folder, pattern: str) -> None:
+    """Items are not merged before; the merge has the commits of those that succeeded, as its parents."""
+    folder.repository()
+    folder.run(AGENTS.replace("MERGE", f"git merge -q --no-ff -m joined {pattern}"))
+    assert folder.status == {"map": "completed", "reduce-1": "completed"}
+    subject, *parents = folder.git("log", "-1", "--format=%s %p")[0].split()
+    assert (subject, len(parents)) == ("joined", 3)
+    assert sorted(folder.git("log", "--format=%s")) == ["done one", "done three", "joined", "start"]
+    branches = folder.git("branch", "--list", "prodigy-agent-*", "--format=%(refname:short)")
+    assert [name.rpartition("-")[2] for name in branches] == ["item_0", "item_1", "item_2"]
+
+
+def test_a_merge_of_items_that_all_failed_has_nothing_to_merge(folder: Folder) -> None:
+    """The command still has something to name."""
+    folder.repository()
+    text = AGENTS.replace("test ${item} = two", "true").replace("MERGE", "git merge --no-ff prodigy-agent-*")
+    folder.run(text.replace("    commit_required: true\n", ""))
+    assert folder.status == {"map": "completed", "reduce-1": "completed"}
+    assert folder.git("log", "--format=%s") == ["start"]
+
+
+def test_a_merge_knows_what_it_merges(folder: Folder) -> None:
+    """Commits and files since the run began, counted, as a list and as JSON."""
+    folder.repository()
+    (folder.path / ".gitignore").write_text("*\n!new\n!other\n!step\n")
+    text = """
+commands:
+  - shell: echo 1 > new && git add new && git commit -qm 'say "a\\b"'
+  - shell: echo 2 > other && rm step
+merge:
+  commands:
+    - shell: >-
+        ./said "${merge.commit_count}" "${merge.commit_ids}" "${merge.file_count}" "${merge.file_list}"
+        "${merge.commits}" "${merge.modified_files}" "${merge.target_branch}" "${merge.worktree}"
+"""
+    (folder.path / "said").write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$TRACE"\n')
+    (folder.path / "said").chmod(0o755)
+    said = folder.run(text)
+    short, full = folder.git("log", "-1", "--format=%h %H")[0].split()
+    assert said[:4] == ["1", short, "3", "new, other, step"]
+    [commit] = json.loads(said[4])
+    assert (commit["id"], commit["short_id"], commit["author"], commit["message"]) == (full, short, "a", 'say "a\\b"')
+    assert json.loads(said[5]) == [
+        {"path": "new", "modification_type": "Added"},
+        {"path": "other", "modification_type": "Added"},
+        {"path": "step", "modification_type": "Deleted"},
+    ]
+    assert said[6:] == ["main", str(folder.path)]
 
 
 def test_the_folder_of_prodigy_is_there(folder: Folder) -> None:

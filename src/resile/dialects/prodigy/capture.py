@@ -15,23 +15,51 @@ from resile.dialects.reading.values import IDENTIFIER, wrong
 from resile.model.patterns import PatternRefused, compile_pattern
 
 FORMS = {"string": "text", "json": "json", "lines": "lines", "number": "number", "boolean": "bool"}
+SOURCES = ("stdout", "stderr", "both")
+MULTILINES = ("preserve", "array", "join", "first_line", "last_line")
 _CUT = """\
+import json
 import re2
+from jsonpath import JSONPathEnvironment
 
-def main(name, text, pattern):
-    compiled = re2.compile("(?m)" + pattern)
-    found = compiled.search(text)
-    if found is None:
-        raise SystemExit("%s: nothing matches %s" % (name, pattern))
-    return found[1] if compiled.groups else found[0]
-"""
-_CUT_LIST = """\
-import re2
+def main(name, out, err, how):
+    def lacking(what):
+        if "default" in how:
+            return how["default"]
+        raise SystemExit("%s: %s" % (name, what))
 
-def main(name, text, pattern):
-    compiled = re2.compile("(?m)" + pattern)
-    return [found[1] if compiled.groups else found[0] for found in compiled.finditer(text)]
+    text = {"stderr": err, "both": "\\n".join(filter(None, (out, err)))}.get(how.get("source"), out)
+    size, most = len(text.encode("utf-8", "surrogateescape")), how.get("max_size")
+    if most is not None and size > most:
+        raise SystemExit("%s has %d bytes, and its `max_size` is %d" % (name, size, most))
+    lines = how.get("multiline")
+    if "pattern" in how:
+        compiled = re2.compile("(?m)" + how["pattern"])
+        found = [match[1] if compiled.groups else match[0] for match in compiled.finditer(text)]
+        if lines == "array":
+            return found
+        if not found:
+            return lacking("nothing matches " + how["pattern"])
+        text = found[0]
+    if "json_path" in how:
+        try:
+            found = JSONPathEnvironment(strict=True).findall(how["json_path"], json.loads(text))
+        except ValueError as problem:
+            return lacking("the output is no JSON: %s" % problem)
+        if not found:
+            return lacking("nothing is at " + how["json_path"])
+        return found[0] if len(found) == 1 else found
+    rows = text.splitlines()
+    if lines == "array":
+        return rows
+    if lines == "join":
+        return " ".join(rows)
+    if lines in ("first_line", "last_line"):
+        return rows[0 if lines == "first_line" else -1] if rows else lacking("there is no line")
+    return text or lacking("there is no output")
 """
+KEPT_AS = ("shell.output", "claude.output")
+"""Names that a step captures without giving its output another one."""
 _ALL_STREAMS = ("stdout", *STREAMS)
 _DOTTED = re.compile(r"\b([A-Za-z_]\w*\.[A-Za-z_]\w*)")
 
@@ -52,7 +80,9 @@ def find_names(t: Translation, root: Node) -> None:
             outputs, label = value_of(part, "outputs"), text_in(value_of(part, "id"))
             if label and isinstance(outputs, Mapping):
                 t.files |= {(label, name): _file_name_for(label, name) for name in outputs.entries}
-    t.streams = {(name, stream) for name in t.captured for stream in STREAMS if f"{name}.{stream}" in dotted}
+            t.ids |= {label} if IDENTIFIER.fullmatch(label) else set()
+    t.ids -= t.captured.keys()
+    t.streams = {(name, stream) for name in (*t.captured, *t.ids) for stream in STREAMS if f"{name}.{stream}" in dotted}
 
 
 def _capture_names_of(node: Mapping) -> list[str]:
@@ -73,6 +103,12 @@ def _file_name_for(label: str, name: str) -> str:
 def add_captures(step: StepDraft) -> None:
     """Add the captures of a Prodigy step to the native step."""
     at = _find_capture_name(step.t, step.fields)
+    label = step.fields.get("id")
+    own = [stream for name, stream in sorted(step.t.streams) if name == text_in(label) in step.t.ids]
+    if isinstance(label, Scalar) and own:
+        # The first name is what `output` of the step means.
+        forms = {"output": "text", **{stream: stream for stream in own}}
+        add_capture(step.out, label, {f"{label.text}_{key}": form for key, form in forms.items()})
     if at is None:
         for key in ("capture_format", "capture_streams"):
             if key in step.fields:
@@ -80,7 +116,7 @@ def add_captures(step: StepDraft) -> None:
         return
     streams, form = _read_forms(step.t, step.fields, at.text)
     given = {at.text: form, **{f"{at.text}_{stream}": stream for stream in STREAMS if stream in streams}}
-    put(step.out, "capture", node_of(given, at))
+    add_capture(step.out, at, given)
     step.t.declare(at.text, form, step.name if step.where.is_top else "")
 
 
@@ -90,7 +126,7 @@ def _find_capture_name(t: Translation, fields: dict[str, Node]) -> Scalar | None
     for key in ("capture", "capture_output"):
         value = fields.get(key)
         if isinstance(value, Scalar) and isinstance(value.value, str):
-            found.append(value)
+            found += [value] if value.text not in KEPT_AS else []
         elif value is not None and not (key == "capture_output" and isinstance(plain(value), bool)):
             wrong(t, value, "a name" if key == "capture" else "true, false or a name")
     if len(found) > 1 and found[0].text != found[1].text:
@@ -149,15 +185,22 @@ def append_on_success(step: Mapping, after: Node) -> None:
     put(step, "on_success", sequence([after, *(items_of(others) if others is not None else [])], after), after)
 
 
-def make_cutting_step(t: Translation, name: str, whole: str, pattern: Node, is_list: bool, at: Place) -> Node:
-    """Make a step that captures the part of a value that a pattern matches: its first group, or the whole match."""
-    try:
-        compile_pattern(text_in(pattern))
-    except PatternRefused as problem:
-        t.report.error("value", f"{describe(pattern)} is no regular expression: {problem}", pattern)
-    inputs = {"name": name, "text": f"${{{whole}}}", "pattern": pattern}
-    program = {"source": _CUT_LIST if is_list else _CUT, "inputs": inputs}
-    return node_of({"id": f"capture {name}", "python": program, "capture": {name: "json" if is_list else "text"}}, at)
+def make_cutting_step(t: Translation, name: str, whole: str, how: dict[str, Node], at: Place) -> Node:
+    """Make a step that captures a part of an output: what a pattern or a path finds, some lines, or both streams."""
+    pattern = how.get("pattern")
+    if pattern is not None:
+        try:
+            compile_pattern(text_in(pattern))
+        except PatternRefused as problem:
+            t.report.error("value", f"{describe(pattern)} is no regular expression: {problem}", pattern)
+    most = how.get("max_size")
+    if most is not None and type(plain(most)) is not int:
+        wrong(t, most, "a number of bytes")
+    settings = {key: value for key, value in how.items() if key != "command_index"}
+    inputs = {"name": name, "out": f"${{{whole}}}", "err": f"${{{whole}_err}}", "how": settings}
+    program = {"source": _CUT, "inputs": inputs}
+    form = "json" if text_in(how.get("multiline")) == "array" else "text"
+    return node_of({"id": f"capture {name}", "python": program, "capture": {name: form}}, at)
 
 
 def _make_file_steps(step: StepDraft) -> list[Node]:

@@ -1,6 +1,6 @@
 """The Prodigy front end: it translates a Prodigy file to a native tree, which the native front end reads.
 
-    tree of the user's file --translate--> native tree with the same positions --compile_native--> Workflow
+    tree of the user's file --translate--> native tree with the same positions --compile_part--> Workflow
 
     [steps]                              commands | steps | tasks: [steps]
     setup -> commands -> map -> reduce -> merge     one list, in this order; the map is the step `map`
@@ -13,17 +13,38 @@ page lists the decisions. Unsupported keys are refused by name, at their positio
 
 from __future__ import annotations
 
+from os.path import basename, splitext
+
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
-from resile.dialects.native.compile import compile_native
-from resile.dialects.native.nodes import Part, items_of, mapping, node_of, sequence, text_in, value_of, word
-from resile.dialects.prodigy.capture import add_capture, append_on_success, find_names, make_cutting_step
+from resile.dialects.native.compile import compile_part
+from resile.dialects.native.context import NativeReading
+from resile.dialects.native.nodes import (
+    Part,
+    items_of,
+    mapping,
+    mentions,
+    node_of,
+    put,
+    sequence,
+    text_in,
+    value_of,
+    word,
+)
+from resile.dialects.prodigy.capture import (
+    MULTILINES,
+    SOURCES,
+    add_capture,
+    append_on_success,
+    find_names,
+    make_cutting_step,
+)
 from resile.dialects.prodigy.environment import choose_profile, translate_environment, translate_secrets
 from resile.dialects.prodigy.keys import CAPTURED, SETUP, TABLES, WORKFLOW
 from resile.dialects.prodigy.maps import make_folder_steps, make_map_step, read_phase
 from resile.dialects.prodigy.step import translate_steps
-from resile.dialects.prodigy.variables import Translation, Where
+from resile.dialects.prodigy.variables import BRANCH, Translation, Where
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.dialects.reading.key_tables import read_mapping
@@ -36,6 +57,8 @@ __all__ = ["TABLES", "compile_prodigy"]
 _LISTS = ("commands", "steps", "tasks")
 _KEYS_WITH_DURATIONS = frozenset(("error_policy", "retry_config", "retry", "retry_defaults", "circuit_breaker"))
 _POLICY = ("on_item_failure", "continue_on_failure", "max_failures", "failure_threshold", "error_collection")
+_CAPTURED_FOR_MERGE = {"merge_branch": "git branch --show-current", "merge_worktree": "pwd"}
+_HAS_ITEMS = "${map.total} > 0"
 
 
 def compile_prodigy(source: Source, root: Node, report: Diagnostics) -> Workflow | None:
@@ -43,7 +66,11 @@ def compile_prodigy(source: Source, root: Node, report: Diagnostics) -> Workflow
     native = _translate(source, root, report)
     if native is None or report.errors:
         return None
-    workflow = compile_native(source, native, report)
+    reading = NativeReading(source, report)
+    reading.errexit = False
+    workflow = compile_part(reading, native)
+    # What changed in native files is no news in a Prodigy file.
+    report.warnings = [finding for finding in report.warnings if finding.code != "since-0.2"]
     return None if workflow is None else replace(workflow, dialect=NAME)
 
 
@@ -58,6 +85,7 @@ def _translate(source: Source, root: Node, report: Diagnostics) -> Mapping | Non
     t = Translation(source, report, translate_steps)
     fields = read_mapping(t, root, WORKFLOW)
     find_names(t, root)
+    t.workflow_name = text_in(fields.get("name", fields.get("description"))) or splitext(basename(source.file))[0]
     t.retries = fields.get("retry_defaults")
     _check_mode(t, root, fields)
     where = Where()
@@ -71,14 +99,28 @@ def _translate(source: Source, root: Node, report: Diagnostics) -> Mapping | Non
     return Part(
         root,
         resile=1,
+        ir={"condition_errors": "skip"},
         name=fields.get("name", fields.get("description")),
         env=env if env.entries else None,
         secrets=secrets if secrets.entries else None,
         env_files=fields.get("env_files"),
         failure_handlers=t.handlers or None,
+        handlers=_translate_handlers(t, fields.get("handlers"), where),
         inputs=inputs or None,
         steps=[*folder, *t.before_all, *made],
     ).to_node()
+
+
+def _translate_handlers(t: Translation, node: Node | None, where: Where) -> Node | None:
+    """Translate the lists of steps that `custom:NAME` names; they run for an item."""
+    if not isinstance(node, Mapping):
+        return node
+    inner = replace(where.inner("on_failure", in_handler=True), item="map")
+    made: dict[str, tuple[Scalar, Node]] = {
+        name: (key, sequence(t.translate_steps(items_of(value), inner), value))
+        for name, (key, value) in node.entries.items()
+    }
+    return Mapping(made, node.line, node.column)
 
 
 def _documented_form_of(root: Mapping, in_policy: bool = False) -> Mapping:
@@ -153,6 +195,7 @@ def _translate_phases(t: Translation, fields: dict[str, Node], root: Mapping, wh
             t.report.warning("empty", f"`{key}` has no steps: nothing runs", fields[key])
             made = [node_of({"id": "nothing", "noop": True}, fields[key])]
     if "map" in fields:
+        t.names_branches = any(mentions(fields.get(key), f"{BRANCH}-") for key in ("reduce", "merge"))
         step = make_map_step(t, fields["map"], where, _policy_of(fields, root))
         made += [] if step is None else [step]
         where.taken["map"] = 1
@@ -160,19 +203,33 @@ def _translate_phases(t: Translation, fields: dict[str, Node], root: Mapping, wh
         if key in fields:
             where.prefix, where.count = key, 0
             steps = translate_steps(t, read_phase(t, fields[key]), where)
-            made += _make_branch_step(t, fields[key]) if key == "merge" and t.merges else []
-            made += steps
+            made += _make_merge_steps(t, fields[key]) if key == "merge" else []
+            made += steps if key == "merge" else _skip_without_items(t, fields[key], steps)
     if not made and not t.report.errors:
         t.report.error("value", "there are no steps", root, hint="`commands` is a list of steps")
     return made
 
 
-def _make_branch_step(t: Translation, node: Node) -> list[Node]:
-    """Make the step that captures the current branch for a merge that names branches."""
-    message = "the work is done in place: `merge.source_branch` and `merge.target_branch` are the current branch"
-    t.report.notice("merge", message, node)
-    step = {"id": "merge branch", "shell": "git branch --show-current", "capture": "merge_branch"}
-    return [node_of(step, node)]
+def _skip_without_items(t: Translation, node: Node, steps: list[Node]) -> list[Node]:
+    """Let the steps of `reduce` be skipped where the map has no items, as Prodigy skips the phase."""
+    t.report.notice("no-items", "as in Prodigy, `reduce` is skipped where the map has no items", node)
+    for step in steps:
+        if isinstance(step, Mapping):
+            own = text_in(value_of(step, "when"))
+            put(step, "when", word(f"{_HAS_ITEMS} && ({own})" if own else _HAS_ITEMS, step), step)
+    return steps
+
+
+def _make_merge_steps(t: Translation, node: Node) -> list[Node]:
+    """Make the steps that capture the branch and the folder for a merge that names them."""
+    if "merge_branch" in t.merged:
+        message = "the work is done in place: `merge.source_branch` and `merge.target_branch` are the current branch"
+        t.report.notice("merge", message, node)
+    return [
+        node_of({"id": name.replace("_", " "), "shell": command, "capture": name}, node)
+        for name, command in _CAPTURED_FOR_MERGE.items()
+        if name in t.merged
+    ]
 
 
 def _policy_of(fields: dict[str, Node], root: Mapping) -> Node | None:
@@ -207,37 +264,38 @@ def _capture_outputs(t: Translation, node: Node, made: list[Node]) -> None:
     if not isinstance(node, Mapping):
         wrong(t, node, "a mapping of names to places")
         return
+    own = [
+        step for step in made if isinstance(step, Mapping) and not text_in(value_of(step, "capture")).startswith("git_")
+    ]
     for name, (key, value) in node.entries.items():
         fields: dict[str, Node] = {"command_index": value}
         if isinstance(value, Mapping):
             fields = read_mapping(t, value, CAPTURED)
         index = fields.get("command_index")
         place = index.value if isinstance(index, Scalar) else None
-        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(made):
-            wrong(t, index or value, f"the place of a step of `setup`, from 0 to {max(len(made) - 1, 0)}")
+        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(own):
+            wrong(t, index or value, f"the place of a step of `setup`, from 0 to {max(len(own) - 1, 0)}")
             continue
         form = _form_of(t, fields)
-        step = made[place]
-        if not isinstance(step, Mapping):
-            continue
-        if "pattern" in fields:
-            whole = f"output_{key.line}_{key.column}"
-            add_capture(step, key, {whole: "stderr" if form == "stderr" else "text"})
-            append_on_success(step, make_cutting_step(t, name, whole, fields["pattern"], form == "lines", key))
-        else:
+        step = own[place]
+        if form:
             add_capture(step, key, {name: form})
-        t.declare(name, form, text_in(value_of(step, "id")))
+        else:
+            whole = f"output_{key.line}_{key.column}"
+            add_capture(step, key, {whole: "text", f"{whole}_err": "stderr"})
+            append_on_success(step, make_cutting_step(t, name, whole, fields, key))
+        t.declare(name, form or "text", text_in(value_of(step, "id")))
 
 
 def _form_of(t: Translation, fields: dict[str, Node]) -> str:
-    """The form of a captured output."""
+    """The native form of a captured output; empty if a further step cuts it out."""
     source, lines = fields.get("source"), fields.get("multiline")
-    if source is not None and text_in(source) not in ("stdout", "stderr"):
-        hint = "redirect it in the command: … 2>&1"
-        t.report.error("refused", f"`source: {text_in(source)}` is not run", source, hint=hint)
-    if lines is not None and text_in(lines) not in ("preserve", "array"):
-        message = f"`multiline: {text_in(lines)}` is not run: lines are cut out by commands"
-        t.report.error("refused", message, lines, hint="preserve or array")
+    for given, known in ((source, SOURCES), (lines, MULTILINES)):
+        if given is not None and text_in(given) not in known:
+            wrong(t, given, f"one of {', '.join(known)}")
+    cut = fields.keys() & {"pattern", "json_path", "default", "max_size"}
+    if cut or text_in(source) == "both" or text_in(lines) in ("join", "first_line", "last_line"):
+        return ""
     if text_in(source) == "stderr":
         return "stderr"
     return "lines" if text_in(lines) == "array" else "text"

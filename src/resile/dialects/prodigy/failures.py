@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe, plain
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from resile.dialects.native import nodes
 from resile.dialects.prodigy.keys import HANDLER, RETRY
 from resile.dialects.prodigy.variables import StepDraft, Translation, Where, add_defaults
@@ -32,7 +32,8 @@ _SPEAKS_OF = {
 def add_failure_keys(step: StepDraft, allowed: Scalar | None) -> None:
     """Add the keys about failures to the native step; the key `allowed`, if any, makes it tolerate its failure."""
     t, fields, out = step.t, step.fields, step.out
-    step.copy("max_attempts", "max_retries", "fail_workflow")
+    step.copy("max_attempts", "max_retries", "fail_workflow", "handler_failure_fatal")
+    _rename_count(t, out)
     if step.where.in_handler:
         step.copy("continue_on_error")
     if "on_failure" in fields:
@@ -45,11 +46,35 @@ def add_failure_keys(step: StepDraft, allowed: Scalar | None) -> None:
     elif "retries" in step.metadata:
         nodes.put(out, "retry", step.metadata["retries"])
     if allowed is None:
-        return
-    if nodes.is_null(nodes.value_of(out, "on_failure")):
+        _add_tolerance(step)
+    elif nodes.is_null(nodes.value_of(out, "on_failure")):
         nodes.put(out, "on_failure", nodes.node_of(True, allowed), allowed)
     elif "fail_workflow" not in out.entries:
         nodes.put(out, "fail_workflow", nodes.node_of(False, allowed), allowed)
+
+
+def _add_tolerance(step: StepDraft) -> None:
+    """Add that a step with a handler tolerates its failure, as in Prodigy; in handlers and items its failure counts."""
+    answer = nodes.value_of(step.out, "on_failure")
+    inside = answer.entries if isinstance(answer, Mapping) else {}
+    has_commands = "commands" in inside or isinstance(answer, Sequence)
+    is_said = "fail_workflow" in inside or "fail_workflow" in step.out.entries
+    if not has_commands or is_said or step.where.in_handler or step.where.item:
+        return
+    at = step.node.entries["on_failure"][0] if "on_failure" in step.node.entries else step.node
+    message = "as in Prodigy, a step that stays failed after its handler does not fail the workflow"
+    step.t.report.notice("tolerated", message, at, hint="`fail_workflow: true` makes it fail")
+    nodes.put(step.out, "fail_workflow", nodes.node_of(False, at), at)
+
+
+def _rename_count(t: Translation, out: Mapping) -> None:
+    """Write the native `max_attempts` for `max_retries`, which is another name of it in Prodigy."""
+    entry = out.entries.pop("max_retries", None)
+    if entry is None:
+        return
+    if "max_attempts" in out.entries:
+        t.report.error("conflict", "`max_retries` and `max_attempts` say the same thing", entry[0])
+    out.entries["max_attempts"] = entry
 
 
 def translate_handler(t: Translation, node: Node, where: Where) -> Node:
@@ -63,6 +88,7 @@ def translate_handler(t: Translation, node: Node, where: Where) -> Node:
     rest = {key: entry for key, entry in node.entries.items() if key not in HANDLER.keys}
     fields = read_mapping(t, Mapping(own, node.line, node.column), HANDLER)
     out = Mapping({key: entry for key, entry in own.items() if key != "commands"}, node.line, node.column)
+    _rename_count(t, out)
     if "commands" in fields:
         shared = {key: entry for key, entry in rest.items() if key not in ("shell", "claude")}
         commands = nodes.items_of(fields["commands"])

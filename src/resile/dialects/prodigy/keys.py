@@ -39,6 +39,21 @@ def _always_true(name: str, doc: str, why: str) -> Key:
     return Key(name, "true", doc, read_true)
 
 
+DEAD = "ignored"
+"""The kind of keys that Prodigy itself never reads."""
+
+
+def _dead(name: str) -> Key:
+    """A key that changes nothing in Prodigy either."""
+
+    def report_dead(reading: Reading, node: Node) -> Any:
+        """Say that it changes nothing."""
+        reading.report.notice("ignored", f"`{name}` changes nothing, as in Prodigy", node, hint=_WITHOUT)
+        return INVALID
+
+    return Key(name, DEAD, "Changes nothing, as in Prodigy itself; a notice says so.", report_dead)
+
+
 _WITHOUT = "take it out"
 _VALIDATE = "`validate: {shell: …}` checks a step"
 _COMPOSITION = "one file is one workflow here"
@@ -66,6 +81,7 @@ WORKFLOW = key_table(
     Key("failure_threshold", "number from 0 to 1", "As in `error_policy`, and overrides it."),
     Key("error_collection", "aggregate, immediate, batched:N", "As in `error_policy`, and overrides it."),
     Key("retry_defaults", "mapping", "The `retry` of steps that have none."),
+    Key("handlers", "mapping of names to lists of steps", "What `on_item_failure: custom:NAME` runs."),
     _refusal("version", "a Prodigy file has no versions", _WITHOUT),
     _refusal("max_iterations", "a run goes through its steps once", "run it again with `resile rerun`"),
     _refusal("config", "it never had a meaning", _WITHOUT),
@@ -100,7 +116,7 @@ STEP = key_table(
     Key("output", "path", "A file that must be there when the step is done."),
     Key("output_file", "path", "A file that gets the step's output."),
     Key("commit_required", "true or false", "The step must make a commit."),
-    Key("capture", "name", "The name of the output."),
+    Key("capture", "name", "The name of the output; `shell.output` keeps it as that."),
     Key("capture_output", "true, false or name",
          "A name for the output; `true` keeps it as `${shell.output}`, `false` does not."),
     Key("capture_format", "string, json, lines, number, boolean", "The format of the captured output."),
@@ -117,18 +133,19 @@ STEP = key_table(
     Key("max_attempts", "whole number", "As inside `on_failure`, where it belongs."),
     Key("max_retries", "as `max_attempts`", "The same as `max_attempts`."),
     Key("fail_workflow", "true or false", "As inside `on_failure`, where it belongs."),
+    Key("handler_failure_fatal", "true or false", "As inside `on_failure`."),
     Key("allow_failure", "true or false", "`true`: the workflow goes on; the same as `on_failure: true`."),
     Key("ignore_errors", "as `allow_failure`", "The same as `allow_failure`."),
     Key("continue_on_error", "true or false",
          "In a handler: the next command runs all the same; elsewhere as `allow_failure`."),
     _always_true("temporary", "The step's `env` is for this step alone, as always.",
                  "the environment of a step is its own"),
-    _refusal("clear_env", "steps have the caller's environment", "name what must be empty under `env`"),
+    _dead("clear_env"),
     _refusal("handler", "handlers of other programs are not known", "`shell` runs any program"),
     _refusal("command", "what it names is not known", "`shell` or `claude` say what runs"),
     _refusal("auto_commit", "commits are made by commands", "a step `shell: git commit -am …`"),
     _refusal("commit_config", "commits are made by commands", "a step `shell: git commit -am …`"),
-    _refusal("analysis", "analysis was taken out of Prodigy", _WITHOUT),
+    _dead("analysis"),
     _refusal("step_validate", "there is one way to check a step", _VALIDATE),
     _refusal("skip_validation", "there is one way to check a step", _VALIDATE),
     _refusal("validation_timeout", "there is one way to check a step", _VALIDATE),
@@ -153,7 +170,7 @@ METADATA = key_table(
     Key("continue_on_error", "true or false", "As `allow_failure` of the step."),
     Key("env", "mapping", "As `env` of the step."),
     Key("commit_required", "true or false", "As `commit_required` of the step."),
-    _refusal("analysis", "analysis was taken out of Prodigy", _WITHOUT),
+    _dead("analysis"),
 )  # fmt: skip
 OUTPUT = key_table(
     "an output",
@@ -174,7 +191,7 @@ VALIDATE = key_table(
     Key("claude", "prompt", "A prompt: the agent makes the check."),
     Key("commands", "list of steps", "The check is these steps, in order."),
     Key("result_file", "path", "The file with the JSON."),
-    Key("threshold", "number from 0 to 100", "The percentage to reach; 100 where it is left out."),
+    Key("threshold", "number from 0 to 100", "The percentage to reach; 100 by default."),
     Key("timeout", "duration", "The time for each command of the check."),
     Key("on_incomplete", "list or mapping", "The steps to run before the next check."),
     _refusal("expected_schema", "results are not compared with a schema", "check it in the command"),
@@ -184,7 +201,7 @@ ON_INCOMPLETE = key_table(
     Key("shell", "command", "A command."),
     Key("claude", "prompt", "A prompt for the agent."),
     Key("commands", "list of steps", "Steps, in order."),
-    Key("max_attempts", "whole number", "How often at the most; 2 where it is left out."),
+    Key("max_attempts", "whole number", "How often at the most; 2 by default."),
     Key("fail_workflow", "true or false", "`false`: an incomplete result is accepted after the last try."),
     Key("commit_required", "true or false", "Its commands must make a commit."),
     _refusal("prompt", "nobody is asked while a run goes on", "say it in the command"),
@@ -195,8 +212,8 @@ GOAL_SEEK = key_table(
     Key("shell", "command", "The command to repeat."),
     Key("claude", "prompt", "The prompt to repeat."),
     Key("validate", "command", "The check: it prints `score: N`, or JSON with `completion_percentage`."),
-    Key("threshold", "number from 0 to 100", "The score to reach; 100 where it is left out."),
-    Key("max_attempts", "whole number", "Executions in all; 5 where it is left out."),
+    Key("threshold", "number from 0 to 100", "The score to reach; 100 by default."),
+    Key("max_attempts", "whole number", "Executions in all; 5 by default."),
     Key("timeout_seconds", "duration", "The time for each try."),
     Key("fail_on_incomplete", "true or false", "`false`: a lower score is accepted after the last try."),
 )  # fmt: skip
@@ -212,13 +229,13 @@ FOREACH = key_table(
 )  # fmt: skip
 RETRY = key_table(
     "retry",
-    Key("attempts", "whole number", "Executions in all; 3 where it is left out."),
+    Key("attempts", "whole number", "Executions in all; 3 by default."),
     Key("max_attempts", "as `attempts`", "The same as `attempts`."),
     Key("backoff", "type or mapping", "How the waits grow: fixed, linear, exponential, fibonacci."),
-    Key("initial_delay", "duration", "The first wait; 1s where it is left out."),
-    Key("max_delay", "duration", "The longest wait; 30s where it is left out."),
+    Key("initial_delay", "duration", "The first wait; 1s by default."),
+    Key("max_delay", "duration", "The longest wait; 30s by default."),
     Key("jitter", "true or false", "Vary the waits."),
-    Key("jitter_factor", "number from 0 to 1", "The share by which the waits vary; 0.3 where it is left out."),
+    Key("jitter_factor", "number from 0 to 1", "The share by which the waits vary; 0.3 by default."),
     Key("retry_on", "list",
          "Only failures whose message matches one of these: network, timeout, server_error, rate_limit, {pattern}."),
     Key("on_failure", "stop, continue, {fallback}", "The answer after the last attempt."),
@@ -233,12 +250,13 @@ SETUP = key_table(
 CAPTURED = key_table(
     "capture_outputs",
     Key("command_index", "whole number", "The index of the step, from 0."),
-    Key("source", "stdout, stderr", "The stream to read."),
-    Key("multiline", "preserve, array", "`array`: a list of lines."),
+    Key("source", "stdout, stderr, both", "The stream to read; `both` is stdout, then stderr."),
+    Key("multiline", "preserve, array, join, first_line, last_line",
+         "`array`: a list of lines; `join`: all lines with blanks between them."),
     Key("pattern", "regular expression", "The first group, or the match; without one it fails (`array`: no lines)."),
-    _refusal("json_path", "values are cut out by references", "capture it as JSON and name `${v.field}`"),
-    _refusal("max_size", "all captured values have one limit", _WITHOUT),
-    _refusal("default", "a reference has its own default", "`${v:-text}` where it is used"),
+    Key("json_path", "JSON path", "The part of the output, which is JSON; a list of the values if there are several."),
+    Key("max_size", "whole number", "The step fails if the output has more bytes."),
+    Key("default", "text", "The value where the pattern or the path finds nothing."),
 )  # fmt: skip
 PHASE = key_table(
     "a phase",
@@ -250,7 +268,7 @@ MAP = key_table(
     Key("input", "path, command or list", "The items: a JSON file, or a command that prints them."),
     Key("json_path", "JSON path", "The part of the input that has the items."),
     Key("agent_template", "list of steps, or {commands}", "What runs for each item."),
-    Key("max_parallel", "whole number or variable", "Items that run at once; 10 where it is left out."),
+    Key("max_parallel", "whole number or variable", "Items that run at once; 10 by default."),
     Key("filter", "expression", "Only items for which this holds; it names the item's fields without a prefix."),
     Key("sort_by", "fields", "The order: `field [ASC|DESC] [NULLS LAST]`."),
     Key("max_items", "whole number", "No more items than this."),

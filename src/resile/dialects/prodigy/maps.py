@@ -10,7 +10,7 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, descr
 from resile.dialects.native import nodes
 from resile.dialects.prodigy.expressions import translate_filter
 from resile.dialects.prodigy.keys import FOREACH, MAP, PHASE, TIMEOUTS
-from resile.dialects.prodigy.variables import StepDraft, Translation, Where, add_defaults
+from resile.dialects.prodigy.variables import BRANCH, StepDraft, Translation, Where, add_defaults
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.values import wrong
@@ -19,12 +19,15 @@ FOLDER = ".prodigy"
 """The folder in which Prodigy and its users keep files."""
 STEP = "map"
 PARALLEL_DEFAULT = 10
+REDRIVE_PARALLEL_DEFAULT = 5
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _COMMIT = re.compile(r"\bgit\b[^\n|;&]{0,200}\bcommit\b")
 _NULLS = re.compile(r"\s+NULLS\s+(FIRST|LAST)", re.IGNORECASE)
 BESIDE_FOREACH = ("do", "parallel", "max_items", "continue_on_error")
 """Keys of `foreach` that may also be beside it; in a handler the last one belongs to the command."""
 _TIMED = ("claude", "shell")
+_LIMITS = frozenset(("continue_on_failure", "max_failures", "failure_threshold"))
+_OTHERWISE = ("skip", "stop")
 _POLICIES = {"peragent": "agent", "percommand": "command", "hybrid": "both"}
 
 
@@ -45,17 +48,33 @@ def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None)
     _select(step)
     parallel = _read_fixed_number(step, fields.get("max_parallel"))
     nodes.put(step.out, "max_parallel", parallel or nodes.node_of(PARALLEL_DEFAULT, node))
+    if "max_parallel" not in fields:
+        nodes.put(step.out, "redrive_parallel", nodes.node_of(REDRIVE_PARALLEL_DEFAULT, node))
     template = fields.get("agent_template")
     items = [] if template is None else read_phase(t, template)
     made = _translate_timed_steps(t, items, _read_timeouts(step), Where(env=where.env, item=STEP))
-    if any(_makes_commit(part) for part in nodes.walk(template)):
-        nodes.put(step.out, "isolation", nodes.word("worktree", node))
-        made[:0] = make_folder_steps(template, node) if made else []
+    if made:
+        made[:0] = _isolate(step, template or node, made)
     nodes.put(step.out, "steps", nodes.sequence(made, template or node))
     kept = _policy_of(step, policy)
-    if kept is not None:
-        nodes.put(step.out, "error_policy", kept)
+    nodes.put(step.out, "error_policy", _lenient(t, kept, node))
     return nodes.mapping(node, {"id": nodes.word(STEP, node), STEP: step.out})
+
+
+def _isolate(step: StepDraft, template: Node, made: list[Node]) -> list[Node]:
+    """Give each item a worktree, as Prodigy does, if a step commits or runs an agent; return the steps to run first."""
+    t, node = step.t, step.node
+    commits = any(_makes_commit(part) for part in nodes.walk(template))
+    agents = any(isinstance(part, Mapping) and "agent" in part.entries for item in made for part in nodes.walk(item))
+    if not commits and not agents:
+        return []
+    if not commits:
+        message = "as in Prodigy, each item works in a worktree, and what it does not commit is discarded with it"
+        t.report.warning("not-committed", message, template, hint="`commit_required: true` says that a step commits")
+    settings = nodes.Part(node, isolation="worktree", branch=BRANCH, merge=None if not t.names_branches else False)
+    for key, value in settings.items():
+        nodes.put(step.out, key, nodes.node_of(value, node))
+    return make_folder_steps(template, node)
 
 
 def make_folder_steps(root: Node | None, at: Place) -> list[Node]:
@@ -208,6 +227,20 @@ def _policy_of(step: StepDraft, policy: Node | None) -> Node | None:
     return Mapping({**entries, "retry_config": (nodes.word("retry_config", retries), config)}, node.line, node.column)
 
 
+def _lenient(t: Translation, policy: Node | None, node: Mapping) -> Node:
+    """Add to an error policy that failed items do not fail the map, as in Prodigy."""
+    entries = policy.entries if isinstance(policy, Mapping) else {}
+    if (policy is not None and not isinstance(policy, Mapping)) or not _LIMITS.isdisjoint(entries):
+        return policy or node
+    if policy is None or nodes.text_in(nodes.value_of(policy, "on_item_failure")) not in _OTHERWISE:
+        message = "as in Prodigy, items that stay failed become dead letters and do not fail the workflow"
+        hint = "`continue_on_failure: false`, `max_failures` and `failure_threshold` make them count"
+        t.report.notice("tolerated", message, policy or node, hint=hint)
+    result = Mapping(dict(entries), node.line, node.column)
+    nodes.put(result, "continue_on_failure", nodes.node_of(True, node), node)
+    return result
+
+
 def add_foreach(step: StepDraft) -> bool:
     """Add the action of `foreach` in each of its spellings; return False if it is incomplete."""
     t, fields, where, node = step.t, step.fields, step.where, step.fields["foreach"]
@@ -230,7 +263,9 @@ def add_foreach(step: StepDraft) -> bool:
     goes_on = given.get("continue_on_error", nodes.node_of(False, node))
     if plain(goes_on) is False:
         inside["error_policy"] = nodes.mapping(node, {"continue_on_failure": nodes.node_of(False, goes_on)})
-    elif plain(goes_on) is not True:
+    elif plain(goes_on) is True:
+        inside["error_policy"] = nodes.mapping(node, {"continue_on_failure": nodes.node_of(True, goes_on)})
+    else:
         wrong(t, goes_on, "true or false")
     # Inner steps get names of their own, and can refer to the steps around them.
     inner = replace(where, item=step.name, prefix="do", count=0, taken={}, last={}, kept={}, is_top=True)

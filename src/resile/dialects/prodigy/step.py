@@ -12,9 +12,10 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe, plain
 from resile.dialects.native.failures.commands import attach_dangling
 from resile.dialects.native.nodes import items_of, mapping, node_of, put, sequence, text_in, value_of, word
 from resile.dialects.prodigy.actions import ACTIONS, add_write_file, translate_analysis, translate_prompt
-from resile.dialects.prodigy.capture import add_captures, make_capture_steps
+from resile.dialects.prodigy.capture import KEPT_AS, add_captures, make_capture_steps
 from resile.dialects.prodigy.expressions import translate_condition
 from resile.dialects.prodigy.failures import add_exit_codes, add_failure_keys
+from resile.dialects.prodigy.git_lists import START, Use, make_head_step, make_steps
 from resile.dialects.prodigy.keys import METADATA, STEP
 from resile.dialects.prodigy.maps import BESIDE_FOREACH, add_foreach
 from resile.dialects.prodigy.variables import StepDraft, Translation, Where
@@ -31,9 +32,33 @@ _LABELS = ("id", "name", "description")
 def translate_steps(t: Translation, items: list[Node], where: Where) -> list[Node]:
     """Translate a list of steps; entries with nothing but `on_failure` belong to the step before them."""
     result: list[Node] = []
+    steps: list[tuple[list[Node], list[Use]]] = []
     for item in attach_dangling(t, items):
-        result += translate_step(t, item, where)
+        mark = len(t.git_uses)
+        made = translate_step(t, item, where)
+        uses = t.git_uses[mark:]
+        del t.git_uses[mark:]
+        steps.append((made, uses))
+    for number, (made, uses) in enumerate(steps):
+        following = steps[number + 1][1] if number + 1 < len(steps) else []
+        if any(use.root == "step" for use in following):
+            result.append(make_head_step(f"git_before_{following[0].capture}", following[0].node))
+        if uses:
+            result += _make_git_steps(t, uses, number)
+        result += made
     return result
+
+
+def _make_git_steps(t: Translation, uses: list[Use], number: int) -> list[Node]:
+    """Make the steps that capture what earlier steps changed in git, for the step with this number in its list."""
+    first = next((use for use in uses if use.root == "step"), None)
+    if first is not None and not number:
+        message = f"`${{step.{first.field}}}` is about the step before, and this is the first of its list"
+        t.report.error("refused", message, first.node, hint="`${workflow.…}` is about the whole run")
+    if any(use.root != "step" for use in uses) and not t.has_git_start:
+        t.has_git_start = True
+        t.before_all.append(make_head_step(START, uses[0].node))
+    return make_steps(uses, f"git_before_{uses[0].capture}")
 
 
 def translate_step(t: Translation, node: Node, where: Where) -> list[Node]:
@@ -210,7 +235,7 @@ def _remember(node: Mapping, where: Where, kind: str, name: str) -> None:
     if said is not None and plain(said) is False:
         return
     where.last |= {kind: name, "any": name}
-    if said is not None and plain(said) is True:
+    if (said is not None and plain(said) is True) or text_in(value_of(node, "capture")) in KEPT_AS:
         where.kept |= {kind: name, "any": name}
 
 

@@ -1,7 +1,7 @@
 """`validate` and `goal_seek`: checks with a threshold, and the loops that run until they pass, as native steps.
 
     step -> on_success: check, measure, complete, validated
-                                          |         |  still incomplete: on_failure, the command and its check again
+                                          |         |  still incomplete: the step's attempt failed, for its on_failure
                                           +---------+- incomplete: on_incomplete, check, measure, then complete again
 
 `check` are the commands of the validation; their failure is a result like any other. `measure` reads their output and
@@ -138,7 +138,7 @@ def make_validation_steps(step: StepDraft, inner: Where) -> list[Node]:
     assert on_failure is not None
     if loop is not None:
         made.append(check.make_verdict("complete", _translate_first_loop(check, loop, inner)))
-    answer = _translate_own_handler(check, on_failure, inner, loop)
+    answer = _translate_own_handler(check, on_failure, inner)
     return [*made, check.make_verdict("complete" if loop is None else "validated", answer)]
 
 
@@ -206,26 +206,22 @@ def _translate_first_loop(check: _Check, node: Node, inner: Where) -> Mapping:
     return answer
 
 
-def _translate_own_handler(check: _Check, node: Node, inner: Where, loop: Node | None) -> Node:
-    """Translate the step's own `on_failure`; another execution runs the command and its check again."""
+def _translate_own_handler(check: _Check, node: Node, inner: Where) -> Node | None:
+    """Translate the step's own `on_failure` for its verdict.
+
+    None where that runs the step again, or lets it fail: a failed verdict is then a failure of the attempt, which the
+    rules of the step answer.
+    """
     if isinstance(node, Scalar) and not isinstance(node.value, str):
         return nodes.node_of({"accept": True}, node)
     made = translate_handler(check.t, node, inner)
     answer = made if isinstance(made, Mapping) else nodes.mapping(node, {"commands": made})
-    commands = nodes.value_of(answer, "commands")
-    for key in ("max_attempts", "max_retries"):
-        if key in check.step.out.entries and key not in answer.entries:
-            answer.entries[key] = check.step.out.entries[key]
-    if isinstance(commands, Sequence) and answer.entries.keys() & {"max_attempts", "max_retries"}:
-        where = inner.inner("on_failure", in_handler=True)
-        commands.items += [check.repeat_action("again")] if check.commands else []
-        commands.items += check.make_steps(where, is_repeated=True)
-        if loop is not None:
-            commands.items.append(check.make_verdict("complete", _translate_first_loop(check, loop, where)))
     stays = nodes.value_of(answer, "fail_workflow")
-    if stays is None or plain(stays) is not True:
-        answer.entries.pop("fail_workflow", None)
-        nodes.put(answer, "accept", nodes.node_of(True, node))
+    runs_again = "max_attempts" in answer.entries or "max_attempts" in check.step.out.entries
+    if runs_again or (stays is not None and plain(stays) is True):
+        return None
+    answer.entries.pop("fail_workflow", None)
+    nodes.put(answer, "accept", nodes.node_of(True, node))
     return answer
 
 

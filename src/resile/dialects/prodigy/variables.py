@@ -19,7 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.native.nodes import put, word
+from resile.dialects.native.nodes import node_of, put, word
+from resile.dialects.prodigy.git_lists import MERGE_NAMES, NAMES, Use
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.values import IDENTIFIER
 from resile.errors import shorten
@@ -41,8 +42,6 @@ _REFERENCE = re.compile(
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+(?![.|])")
 """A variable of the shell: it has no dotted path and no filter."""
 _DEFAULT_REFUSED = frozenset("[]{}$`\\\"'\n")
-_GIT_LISTS = ("files_added", "files_modified", "files_deleted", "files_changed", "commits", "commit_count",
-              "insertions", "deletions")  # fmt: skip
 _OF_FAILURE = {
     "output": "shell.output", "stdout": "error.stdout", "stderr": "error.stderr", "exit_code": "error.exit_code",
     "attempt": "error.attempt",
@@ -50,7 +49,18 @@ _OF_FAILURE = {
 _OF_STEP = {"output": "output", "stdout": "output", "stderr": "stderr", "exit_code": "exit_code"}
 _ITEM = ("item", "item_index", "item_id")
 _OWN_KINDS = ("shell", "claude", "test")
-_MERGED = {"source_branch": "merge_branch", "target_branch": "merge_branch", "worktree": "env.PWD"}
+_MERGED = {"source_branch": "merge_branch", "target_branch": "merge_branch", "worktree": "merge_worktree"}
+_RESERVED = ("workflow", "step", "last", "merge", "map")
+"""Roots of variables that Prodigy provides: no shell has a name with a dot, so an unknown one is refused."""
+_RUN_ID = (("merge", "session_id"), ("workflow", "id"), ("workflow", "session_id"))
+_MAP_FIELDS = ("total", "total_items", "successful", "failed", "skipped", "failure_rate", "results", "outcomes",
+               "error_types", "failure_patterns", "dead_letters")  # fmt: skip
+BRANCH = "prodigy-agent"
+"""How the branches of items begin, as Prodigy names them."""
+_MERGE_OF_ITEMS = re.compile(rf"(\bgit\s+merge\b[^\n;&|]*?)(['\"]?){BRANCH}-\*\2")
+_BRANCHES_OF_ITEMS = r"\1$(printf 'HEAD %s' ${map.branches})"
+"""A pattern names no branch for `git merge`: those of the items that succeeded; HEAD where there are none."""
+_PLAIN = re.compile(r"[\w .-]+")
 _PLACES = {"PROJECT_ROOT": "env.PWD", "WORKTREE": "env.PWD"}
 
 
@@ -95,6 +105,7 @@ class Translation(Reading):
 
     `captured` maps each captured name to its form; `streams` are the names whose streams are used too; `files` maps
     (step, output) to the name that captures the file's path. `inputs` maps each input to whether it is required.
+    With `names_branches` steps after the map name the branches of its items, and merge them.
     `step_translator` translates lists of steps inside maps, handlers and checks.
     """
 
@@ -107,10 +118,16 @@ class Translation(Reading):
         self.streams: set[tuple[str, str]] = set()
         self.inputs: dict[str, bool] = {}
         self.before_all: list[Node] = []
-        self.merges = False
+        self.merged: set[str] = set()
+        self.names_branches = False
         self.computed: dict[str, Node] = {}
         self.retries: Node | None = None
         self.handlers: dict[str, Node] = {}
+        self.git_uses: list[Use] = []
+        self.git_count = 0
+        self.has_git_start = False
+        self.workflow_name = ""
+        self.ids: set[str] = set()
 
     def translate_steps(self, items: list[Node], where: Where) -> list[Node]:
         """Translate a list of steps to native steps."""
@@ -118,7 +135,12 @@ class Translation(Reading):
 
     def rewrite_shell(self, node: Node, where: Where) -> Node:
         """Rewrite the variables of a shell command."""
-        return self._rewrite_scalar(node, where, True) if isinstance(node, Scalar) else node
+        if not isinstance(node, Scalar):
+            return node
+        made = self._rewrite_scalar(node, where, True)
+        if not self.names_branches or not isinstance(made.value, str) or where.item:
+            return made
+        return word(_MERGE_OF_ITEMS.sub(_BRANCHES_OF_ITEMS, made.text), made)
 
     def rewrite_text(self, node: Node, where: Where) -> Node:
         """Rewrite the variables of a text that no shell reads, or of all texts in a list or mapping."""
@@ -174,14 +196,23 @@ class Translation(Reading):
             return f"${{env.{name[4:]}}}"
         match = _REFERENCE.fullmatch(name)
         if match is None:
-            return self._check_odd_name(name, node)
+            return self._check_odd_name(name, node, where)
         root, path, default = match[1], match[2], match[4]
         fixed = path[1:] if root == "env" else "" if path else root
         if fixed in where.env and not is_shell:
             return where.env[fixed]
         if fixed in where.env and root == "env":
             return f"${{{fixed}}}"
+        if (root, path) == ("workflow", ".name") and root not in self.captured:
+            return self._name_of_workflow(node)
         found = self._resolve(root, path, node, where, has_default=default is not None)
+        if found is None and root in _RESERVED and path and root not in where.env and default is None:
+            message = f"`${{{shorten(name)}}}` is not provided"
+            hint = "a step before can capture it: shell: …, capture: value"
+            self.report.error("refused", message, node, hint=hint)
+            return None
+        if found is None and root in _RESERVED and path and root not in where.env:
+            return default
         if found is None:
             # A variable of the shell, or of the environment.
             if default is None or is_bare or path or root in where.env:
@@ -199,21 +230,30 @@ class Translation(Reading):
             found = f"{reference_to_step(self.capturers[found])}.outputs.{found}"
         return f"${{{found}:-{default}}}" if "." in found else f"${{{found}}}"
 
-    def _check_odd_name(self, name: str, node: Node) -> str | None:
-        """Check a variable that is no plain name: refuse lists of changed files, leave the rest to the shell."""
+    def _check_odd_name(self, name: str, node: Node, where: Where) -> str | None:
+        """Check a variable that is no plain name: capture lists of changed files, leave the rest to the shell."""
         root, _, rest = name.partition(".")
-        if root in ("step", "workflow") and rest.partition(":")[0] in _GIT_LISTS:
-            self._refuse_list(name, node)
+        field, *modifiers = rest.split(":")
+        if root in ("step", "workflow") and field in NAMES:
+            return f"${{{self._capture_from_git(root, field, tuple(modifiers), node, where)}}}"
         known = IDENTIFIER.match(name)
         if "|" in name and known is not None and known[0] in self.captured:
             message = f"`${{{shorten(name)}}}` is left as it stands: the one filter that is known is `|default:`"
             self.report.warning("filter", message, node)
         return None
 
-    def _refuse_list(self, name: str, node: Node) -> None:
-        message = f"`${{{shorten(name)}}}`: lists of what a step changed in git are not provided"
-        hint = "capture them in a step before: shell: git diff --name-only HEAD~1, capture: changed"
-        self.report.error("refused", message, node, hint=hint)
+    def _capture_from_git(self, root: str, field: str, modifiers: tuple[str, ...], node: Node, where: Where) -> str:
+        """The name that captures what steps changed in git; `translate_steps` adds the step that captures it."""
+        if not where.is_top:
+            message = (
+                f"`${{{root}.{field}}}` is known to the steps of a list, not to handlers and steps after a success"
+            )
+            self.report.error("refused", message, node, hint="name it in the next step of the list")
+            return field
+        self.git_count += 1
+        use = Use(root, field, modifiers, f"git_{self.git_count}", node)
+        self.git_uses.append(use)
+        return use.capture
 
     def _resolve(self, root: str, path: str, node: Node, where: Where, *, has_default: bool = False) -> str | None:
         """The native name of a variable, or None if the workflow does not define it."""
@@ -226,18 +266,25 @@ class Translation(Reading):
             if path or not where.item:
                 return None
             return {"item_id": "item_id", "total": f"{reference_to_step(where.item)}.total"}.get(root, "item_index")
-        if root in _OWN_KINDS or root in ("CAPTURED_OUTPUT", "error", "validation", "merge", "env"):
-            return self._resolve_special(root, path.lstrip("."), where)
         field = path.removeprefix(".")
+        if root == "merge" and root not in self.captured and field in MERGE_NAMES:
+            return self._capture_from_git(root, field, (), node, where)
+        is_special = root in _OWN_KINDS or root in ("CAPTURED_OUTPUT", "error", "validation", "merge", "env", "last")
+        if is_special and root not in self.captured and (root, path[1:]) not in _RUN_ID:
+            return self._resolve_special(root, path.lstrip("."), where)
         if (root, field) in self.files:
             return self.files[root, field]
         if root in self.captured:
             return f"{root}_{field}" if field in STREAMS and self.captured[root] != "json" else root + path
-        if root == "map" and path:
+        if root in self.ids and field in (*STREAMS, "output"):
+            return f"{reference_to_step(root)}.output" if field == "output" else f"{root}_{field}"
+        if root == "map" and re.split(r"[.\[]", field)[0] in _MAP_FIELDS:
             # Prodigy's `results` include those of failed items.
             return "map" + re.sub(r"\A\.results\b", ".outcomes", path)
-        if root in ("step", "workflow") and field in _GIT_LISTS:
-            self._refuse_list(root + path, node)
+        if root in ("step", "workflow") and field in NAMES:
+            return self._capture_from_git(root, field, (), node, where)
+        if (root, field) in _RUN_ID:
+            return self._capture_run_id(node)
         if root in _PLACES and root not in where.env and not path:
             return _PLACES[root]
         return None
@@ -254,14 +301,32 @@ class Translation(Reading):
             case "merge":
                 if field not in _MERGED:
                     return None
-                self.merges = self.merges or _MERGED[field] == "merge_branch"
+                self.merged.add(_MERGED[field])
                 return _MERGED[field]
         if where.in_handler and field in _OF_FAILURE:
             return _OF_FAILURE[field]
-        if root == "CAPTURED_OUTPUT":
-            root, field = "any", "output"
+        if root in ("CAPTURED_OUTPUT", "last"):
+            root, field = "any", "output" if root == "CAPTURED_OUTPUT" else field
         step = where.kept.get(root) or where.last.get(root)
         return f"{reference_to_step(step)}.{_OF_STEP[field]}" if step and field in _OF_STEP else None
+
+    def _name_of_workflow(self, node: Node) -> str | None:
+        """The name of the workflow, which the file fixes."""
+        if _PLAIN.fullmatch(self.workflow_name):
+            return self.workflow_name
+        message = (
+            "`${workflow.name}` is not put into texts: the name holds more than letters, digits, blanks, `.` and `-`"
+        )
+        self.report.error("refused", message, node)
+        return None
+
+    def _capture_run_id(self, node: Node) -> str:
+        """The name that captures the number of the run, which a first step prints."""
+        if "run_id" not in self.captured:
+            self.captured["run_id"] = "text"
+            step = {"id": "run id", "shell": 'echo "$RESILE_WORKFLOW_ID"', "capture": "run_id"}
+            self.before_all.append(node_of(step, node))
+        return "run_id"
 
     def declare(self, name: str, form: str, step: str) -> None:
         """Record that a step captures this name."""
