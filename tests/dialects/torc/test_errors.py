@@ -41,7 +41,7 @@ ERRORS = [
     (HEAD + "jobs: [{name: a, command: x, input_files: [f]}]\n", "there is no file `f`", 2, 44),
     (HEAD + "jobs: [{name: a, command: 'x ${files.input.f}'}]\n", "there is no file `f`", 2, 27),
     (HEAD + "jobs: [{name: a, command: 'x ${user_data.input.d}'}]\n", "there is no user data `d`", 2, 27),
-    (HEAD + "user_data: [{name: d}]\njobs: [{name: a, command: 'x ${user_data.output.d}'}]\n",
+    (HEAD + "user_data: [{name: d}]\njobs: [{name: a, command: 'x ${user_data.input.d}'}]\n",
      "the user data `d` has no `data` to put into the command", 3, 27),
     (HEAD + "jobs: [{name: a, command: 'x ${env.HOME}'}]\n", "`${env.HOME}` is no variable of Torc", 2, 27),
     (HEAD + "jobs: [{name: a, command: x, failure_handler: h}]\n", "there is no failure handler `h`", 2, 47),
@@ -79,14 +79,13 @@ ERRORS = [
     (resources("num_cpus: 1, memory: 1g, runtime: P9Y"), "`P9Y` is longer than 366 days", 3, 69),
     (resources("num_cpus: 1, memory: 1g").replace("name: r", "name: default"),
      "`default` is the name of what jobs have", 3, 32),
-    (handler("{exit_codes: [0]}"), "expected an exit code from 1 to 255, not `0`", 2, 52),
-    (handler("{exit_codes: [-1]}"), "expected an exit code from 1 to 255, not `-1`", 2, 52),
-    (handler("{exit_codes: [1], max_retries: -1}"), "`-1` is out of bounds", 2, 69),
+    (handler("{exit_codes: [1.5]}"), "expected an exit code: a whole number of 32 bits, not `1.5`", 2, 52),
+    (handler("{exit_codes: [2147483648]}"), "expected an exit code: a whole number of 32 bits", 2, 52),
+    (handler("{exit_codes: [1], max_retries: 1.5}"), "expected a whole number", 2, 69),
     (handler("{exit_codes: [1], recovery_script: ''}"), "`recovery_script` is empty", 2, 73),
     (handler("{exit_codes: [1], recovery_script: '${error.message}'}"),
      "`${error.message}` is no variable of Torc", 2, 73),
     (handler("{exit_codes: [1], on_fail: x}"), "a rule has no key `on_fail`", 2, 56),
-    (HEAD + JOB + "failure_handlers: [{name: h, rules: []}]\n", "the failure handler `h` has no rules", 3, 27),
     (HEAD + JOB + "slurm_schedulers: [{name: s}]\n", "the scheduler `s` has no `account`", 3, 20),
     (HEAD + JOB + "slurm_schedulers: [{name: s, account: a, walltime: soon}]\n", "expected a time such as", 3, 52),
     (HEAD + JOB + "slurm_defaults: {mem: 1g}\n", "`mem` can't be a default of schedulers", 3, 23),
@@ -118,6 +117,9 @@ def test_errors(text: str, message: str, line: int, column: int) -> None:
 
 WARNINGS = [
     (handler("{exit_codes: [1], max_retries: 1}"), "`max_retries: 1` is one attempt in all", "for one retry write"),
+    (handler("{exit_codes: [1, 0]}"), "no failure has the exit code 0", "codes are 1 to 255"),
+    (handler("{exit_codes: [1, -65]}"), "no failure has the exit code -65", "codes are 1 to 255"),
+    (handler(""), "the failure handler `h` has no rules: it answers no failure", ""),
     (handler("{max_retries: 3}"), "this rule answers no failure", "list `exit_codes`"),
     (handler("{exit_codes: [1]}, {exit_codes: [1]}"), "this rule answers no failure", "a rule above answers"),
     (HEAD + JOB + "failure_handlers: [{name: h, rules: [{exit_codes: 1}]}]\n",
@@ -165,7 +167,7 @@ def test_more_steps_than_jobs() -> None:
     (found,) = findings(
         f"{HEAD}{JOB}actions: [{{trigger_type: on_worker_start, action_type: run_commands, commands: x}}]\n"
     )
-    expected = "the workflow has 1 job and 1 more step, for its actions and for jobs that run whatever became of others"
+    expected = "the workflow has 1 job and 1 more step, for its actions"
     assert (found.severity, found.code, found.message) == ("notice", "steps", expected)
 
 

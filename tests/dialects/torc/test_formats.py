@@ -31,7 +31,7 @@ def test_four_languages_one_workflow() -> None:
     assert [result.dialect for result in results] == ["torc"] * 4
     bare = [without_places(msgspec.json.decode(msgspec.json.encode(result.workflow))) for result in results]
     assert bare[1:] == [bare[0]] * 3
-    assert len(bare[0]["steps"]) == 15
+    assert len(bare[0]["steps"]) == 14
 
 
 def read(parse: Any, text: str) -> tuple[Any, list[tuple[str, int, int]]]:

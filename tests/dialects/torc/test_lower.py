@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from resile.dialects.torc.rules import NO_CODE
 from resile.model.codec import encode
 from resile.model.rules import Match
 from tests.dialects.torc.runs import command, compiled, findings, steps_of
@@ -33,7 +34,7 @@ def test_text_for_bash_is_not_checked_as_ours() -> None:
 
 
 def test_handlers_have_names_that_steps_can_not_have() -> None:
-    """The name of a failure handler is any text, and one whose rules answer nothing is kept."""
+    """The name of a failure handler is any text, and one whose rules answer nothing keeps one that never matches."""
     text = (
         "name: n\njobs: [{name: j, command: x, failure_handler: 'a|b'}, {name: k, command: x, failure_handler: End}]\n"
         "failure_handlers: [{name: 'a|b', rules: [{exit_codes: 7}]}, {name: End, rules: [{}]}]\n"
@@ -41,9 +42,9 @@ def test_handlers_have_names_that_steps_can_not_have() -> None:
     workflow = compiled(text)
     assert {name: [rule.match for rule in rules] for name, rules in workflow.failure_handlers.items()} == {
         "a|b": [Match(codes=(7,))],
-        "End": [],
+        "End": [Match(codes=(NO_CODE,))],
     }
-    assert [len(step.rules) for step in workflow.steps] == [1, 0]
+    assert [len(step.rules) for step in workflow.steps] == [1, 1]
 
 
 def test_a_file_without_jobs() -> None:

@@ -96,5 +96,5 @@ def test_a_job_that_runs_though_its_needs_failed(runs: Runs) -> None:
     ran = runs.run(text, 1)
     assert ran.order == ["a", "d", "c"]
     assert ran.status == {
-        "a": "failed", "b": "canceled", "d": "completed", "c": "completed", "begin": "completed", "end": "completed",
+        "a": "failed", "b": "canceled", "d": "completed", "c": "completed", "end": "completed",
     }  # fmt: skip

@@ -5,32 +5,33 @@
     on_jobs_complete                            a step that runs when its jobs are over, whatever their status
     on_workflow_complete, on_worker_complete    `end`, in this order
 
-A run on one machine has one worker. A failed action is tolerated, except in `end`, whose failure fails the run.
+A run on one machine has one worker. The commands of an action run in the output directory, up to the first that fails.
+A failed action is tolerated.
 `schedule_nodes` starts no process: it is stored for a cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
 from resile.dialects.native.nodes import StepPart, node_of, word
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.torc.cluster import report_cluster_only
-from resile.dialects.torc.commands import ENVIRONMENT, escape_for_bash, script_of
+from resile.dialects.torc.commands import ENVIRONMENT, escape_for_bash, script_of, script_of_all, torc_on_path
 from resile.dialects.torc.dependencies import Names
-from resile.dialects.torc.jobs import Job
+from resile.dialects.torc.jobs import Datum, Job
 from resile.dialects.torc.keys import ACTION
 from resile.dialects.torc.values import read_list
+from resile.errors import shorten
 
-BEGIN = "begin"
 _ABOUT_JOBS = ("on_jobs_ready", "on_jobs_complete")
 _AT_START = ("on_workflow_start", "on_worker_start")
 _AT_END = ("on_workflow_complete", "on_worker_complete")
+_IN_OUTPUT = 'mkdir -p "$RESILE_OUTPUT_DIR" && cd "$RESILE_OUTPUT_DIR" || exit; '
 _OF_NODES = ("scheduler", "scheduler_type", "num_allocations", "start_one_worker_per_node", "max_parallel_jobs")
 
 
@@ -44,9 +45,14 @@ class Action(Struct, frozen=True):
 
 
 def read_actions(
-    reading: Reading, node: Node | None, jobs: dict[str, Job], schedulers: dict[str, Node], names: Names
+    reading: Reading,
+    node: Node | None,
+    jobs: dict[str, Job],
+    schedulers: dict[str, Node],
+    names: Names,
+    machines: dict[str, int],
 ) -> tuple[list[Action], list[Node]]:
-    """Read the actions that run commands, and those that request machines."""
+    """Read the actions that run commands, and those that request machines for jobs that use several `machines`."""
     actions: list[Action] = []
     allocations: list[Node] = []
     for entry, fields in read_list(reading, node, ACTION, "trigger_type", "action_type"):
@@ -66,6 +72,7 @@ def read_actions(
             actions.append(Action(trigger, fields["commands"], chosen, entry))
         elif names.find_known({fields["scheduler"].text: fields["scheduler"]}, schedulers, "scheduler"):
             report_cluster_only(reading, entry, "`schedule_nodes`")
+            _refuse_idle_machines(reading, entry, fields, jobs, schedulers, machines)
             allocation = {
                 "scheduler": fields["scheduler"],
                 "trigger": trigger,
@@ -77,6 +84,27 @@ def read_actions(
             }
             allocations.append(node_of(allocation, entry))
     return actions, allocations
+
+
+def _refuse_idle_machines(
+    reading: Reading,
+    entry: Mapping,
+    fields: dict[str, Any],
+    jobs: dict[str, Job],
+    schedulers: dict[str, Node],
+    machines: dict[str, int],
+) -> None:
+    """Refuse an allocation of several machines of which its jobs use one, as Torc does."""
+    name = fields["scheduler"].text
+    nodes = plain(schedulers[name])["nodes"]
+    using = [job.name for job in jobs.values() if job.texts.get("scheduler") == name]
+    fits = not using or any(machines.get(job, 1) == nodes for job in using)
+    if nodes > 1 and "scheduler_type" in fields and not fields.get("start_one_worker_per_node") and not fits:
+        message = (
+            f"the scheduler `{shorten(name)}` allocates {nodes} nodes, and none of its jobs has `num_nodes: {nodes}`"
+        )
+        hint = f"write `num_nodes: {nodes}` into their requirements, or `start_one_worker_per_node: true` here"
+        reading.report.error("nodes", message, entry, hint=hint)
 
 
 def _find_jobs(
@@ -97,7 +125,7 @@ def _find_jobs(
 
 
 class Steps(Struct):
-    """The native steps of a file, and the needs of each: names, or `a|b` for either."""
+    """The native steps of a file, and the needs of each: names, or `a|` where the end of `a` is enough."""
 
     entries: dict[str, tuple[Scalar, Node]]
     needs: dict[str, tuple[str, ...]]
@@ -114,54 +142,70 @@ class Steps(Struct):
         for name, needs in self.needs.items():
             step = self.entries[name][1]
             if needs and isinstance(step, Mapping):
-                items = [needed.get(need) or needed.setdefault(need, word(need, at)) for need in needs]
+                items = [needed.get(need) or needed.setdefault(need, _make_need(need, at)) for need in needs]
                 step.entries["needs"] = key, Sequence(items, step.line, step.column)
         return Mapping(self.entries, at.line, at.column)
 
 
-def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: str) -> None:
+def whatever_became_of(job: str) -> str:
+    """The need of a step that waits for the end of a job, whatever its status."""
+    return f"{job}|"
+
+
+def _make_need(need: str, at: Place) -> Node:
+    """Make a native need."""
+    if not need.endswith("|"):
+        return word(need, at)
+    return node_of({"any_of": need[:-1], "skip_satisfies": True, "failure_satisfies": True}, at)
+
+
+def place_actions(reading: Reading, steps: Steps, actions: list[Action], user_data: dict[str, Datum]) -> None:
     """Add steps for the actions, and make jobs wait for them."""
     jobs = list(steps.entries)
     first: tuple[str, ...] = ()
     for action in _triggered_by(_AT_START, actions):
-        first = (_add(reading, steps, action, first),)
+        first = (_add(reading, steps, action, user_data, first),)
     for action in actions:
         if action.trigger == "on_jobs_complete":
-            _add(reading, steps, action, tuple(f"{job}|{begin}" for job in action.jobs))
+            _add(reading, steps, action, user_data, tuple(whatever_became_of(job) for job in action.jobs))
         elif action.trigger == "on_jobs_ready":
             needs = tuple(dict.fromkeys(need for job in action.jobs for need in steps.needs[job]))
-            name = _add(reading, steps, action, needs or first)
+            name = _add(reading, steps, action, user_data, needs or first)
             for job in action.jobs:
                 # Jobs that become ready together wait for the action; one that was ready earlier may already run.
                 if set(steps.needs[job]) == set(needs):
                     steps.needs[job] = (*needs, name)
     for name in jobs:
-        if not steps.needs[name] and name != begin:
+        if not steps.needs[name]:
             steps.needs[name] = first
     last = _triggered_by(_AT_END, actions)
-    commands = [command for action in last for command in action.commands]
-    if commands:
-        steps.add("end", last[0].node, {"shell": _make_script(reading, commands)})
+    if last:
+        steps.add("end", last[0].node, _keys_of(reading, last, user_data))
 
 
 def _triggered_by(triggers: tuple[str, ...], actions: list[Action]) -> list[Action]:
     return [action for trigger in triggers for action in actions if action.trigger == trigger]
 
 
-def _add(reading: Reading, steps: Steps, action: Action, needs: tuple[str, ...]) -> str:
+def _add(reading: Reading, steps: Steps, action: Action, user_data: dict[str, Datum], needs: tuple[str, ...]) -> str:
     """Add a step for an action, whose failure is tolerated; return its name."""
-    name = find_free_name(action.trigger, steps.entries)
-    rules = [{"then": "tolerate", "text": f"{action.trigger}: an action"}]
-    keys = {"shell": _make_script(reading, action.commands), "rules": rules}
-    steps.add(name, action.node, keys, needs)
+    name = _find_free_name(action.trigger, steps.entries)
+    steps.add(name, action.node, _keys_of(reading, [action], user_data), needs)
     return name
 
 
-def _make_script(reading: Reading, commands: Iterable[Scalar]) -> str:
-    return ENVIRONMENT + script_of([escape_for_bash(reading, command.text, command) for command in commands])
+def _keys_of(reading: Reading, actions: list[Action], user_data: dict[str, Datum]) -> dict[str, Any]:
+    """The keys of a step for actions: each stops at its first failed command, and the failure is tolerated."""
+    scripts = [
+        script_of([escape_for_bash(reading, command.text, command) for command in action.commands])
+        for action in actions
+    ]
+    rules = [{"then": "tolerate", "text": f"{actions[0].trigger}: an action"}]
+    begin = ENVIRONMENT + torc_on_path(reading, scripts, user_data, actions[0].node) + _IN_OUTPUT
+    return {"shell": begin + script_of_all(scripts), "rules": rules}
 
 
-def find_free_name(wanted: str, taken: dict[str, Any]) -> str:
+def _find_free_name(wanted: str, taken: dict[str, Any]) -> str:
     """Find a name that no step has."""
     number, name = 1, wanted
     while name in taken:

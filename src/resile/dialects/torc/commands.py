@@ -3,6 +3,8 @@
     invocation_script command       the script comes first, on the same line unless it ends with a line break
     ${files.input.N}                the path, quoted for its place; the job reads (or writes) that file
     ${user_data.input.N}            the data as JSON, quoted; without data, the stdout of the job that produces it
+    torc user-data get ${…N}        the id of the data; so is ${user_data.output.N} of data that the file does not give
+    torc …                          a program on the PATH, if a text of the file calls it (cli/torc.py)
     TORC_JOB_NAME and the like      set from Resile's variables, because commands read them
 
 Every other `${...}` belongs to bash. If it looks like a reference of Resile, it is escaped or refused: no text of a
@@ -12,12 +14,14 @@ Torc file gets a value that Torc would not give it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from shlex import quote
 
 from resile.dialects.formats.nodes import Scalar
 from resile.dialects.reading.context import Reading
+from resile.dialects.reading.diagnostics import Place
 from resile.dialects.torc.dependencies import REFERENCE, Dependencies
-from resile.dialects.torc.jobs import Job
+from resile.dialects.torc.jobs import Datum, Job
 from resile.errors import shorten
 from resile.languages.references import MISSING, ValueRefused, names, path_of
 from resile.languages.shell.quoting import render_shell
@@ -25,6 +29,10 @@ from resile.languages.shell.quoting import render_shell
 _PASSED_ON = ("WORKFLOW_ID", "JOB_ID", "JOB_NAME", "OUTPUT_DIR", "ATTEMPT_ID", "API_URL")
 # On the first line of the command, so that bash reports the line numbers of the file.
 ENVIRONMENT = "export " + " ".join(f"TORC_{name}=$RESILE_{name}" for name in _PASSED_ON) + "; "
+_CALLS_TORC = re.compile(r"\btorc\b[^\n;|&]*\b(?:user-data|jobs)\b")
+_BEFORE_ID = re.compile(r"\btorc\b[^\n;|&]*\buser-data\s+(?:get|update)\s+[\"']?\Z")
+_SHIM = '#!/bin/sh\nexec "$RESILE_PYTHON" -P -m resile.cli.torc "$@"\n'
+USER_DATA_BYTES_MAX = 100_000
 _OURS = ("env", "steps", "execution")
 _OURS_IN_REPAIRS = ("error", "shell")
 
@@ -41,8 +49,12 @@ def command_of(reading: Reading, job: Job, known: Dependencies) -> str:
         kind, way, called = found.groups()
         if kind == "files":
             values[name] = known.files.get(called, "")
-        elif (datum := known.user_data.get(called)) is None or datum.text is not None:
-            values[name] = datum.text or "" if datum is not None else ""
+        elif (datum := known.user_data.get(called)) is None:
+            values[name] = ""
+        elif _BEFORE_ID.search(text[: found.start()]) or (way == "output" and datum.text is None):
+            values[name] = str(datum.number)
+        elif datum.text is not None:
+            values[name] = datum.text
         else:
             later[name] = _output_of_producer(reading, job, known, way, called)
         return f"${{{name}}}"
@@ -55,7 +67,38 @@ def command_of(reading: Reading, job: Job, known: Dependencies) -> str:
             reading.report.error("value", str(problem), job.at("command"))
     for name, reference in later.items():
         text = text.replace(f"${{{name}}}", reference)
-    return ENVIRONMENT + text
+    return ENVIRONMENT + known.torc_on_path + text
+
+
+def torc_on_path(reading: Reading, texts: Iterable[str], user_data: dict[str, Datum], at: Place) -> str:
+    """The shell code that puts `torc` on the PATH, if one of these texts calls it."""
+    if not any(_CALLS_TORC.search(text) for text in texts):
+        return ""
+    records = "{" + ",".join(_record_of(name, datum) for name, datum in user_data.items()) + "}"
+    # No `${…}` of the data is a reference; a dollar occurs in texts alone.
+    records = records.replace("$", "\\u0024")
+    if len(records.encode()) > USER_DATA_BYTES_MAX:
+        message = f"the user data has more than {USER_DATA_BYTES_MAX} bytes, too many for `torc` in commands"
+        reading.report.error("limit", message, at, hint="keep large data in files")
+    make = f'mkdir -p "$torc_bin" && printf %s {quote(_SHIM)} > "$torc_bin/$$" && chmod +x "$torc_bin/$$"'
+    return (
+        f"export TORC_USER_DATA={quote(records)}; "
+        'torc_bin="$RESILE_OUTPUT_DIR/torc/bin"; '
+        f'[ -x "$torc_bin/torc" ] || {{ {make} && mv "$torc_bin/$$" "$torc_bin/torc"; }}; '
+        'export PATH="$torc_bin:$PATH"; '
+    )
+
+
+def _record_of(name: str, datum: Datum) -> str:
+    """A piece of user data as `torc` finds it, as JSON by its id."""
+    is_ephemeral = _json(datum.is_ephemeral)
+    return f'"{datum.number}":{{"name":{_json(name)},"is_ephemeral":{is_ephemeral},"data":{datum.text or "null"}}}'
+
+
+def _json(value: object) -> str:
+    import msgspec
+
+    return msgspec.json.encode(value).decode()
 
 
 def _join_script(reading: Reading, job: Job) -> str:
@@ -79,6 +122,13 @@ def _join_script(reading: Reading, job: Job) -> str:
 
 def _output_of_producer(reading: Reading, job: Job, known: Dependencies, way: str, name: str) -> str:
     """The reference to the output of the job that produces user data without `data`."""
+    if any(
+        "user-data update" in known.jobs[other].texts["command"] for other in known.writers["user_data"].get(name, ())
+    ):
+        message = f"the job that writes the user data `{shorten(name)}` updates it by `torc user-data update`"
+        hint = f"read it in the command: torc -f json user-data get ${{user_data.input.{name}}}"
+        reading.report.error("value", message, job.at("command"), hint=hint)
+        return ""
     producers = [other for other in known.writers["user_data"].get(name, ()) if other != job.name]
     if way == "output" or len(producers) != 1:
         message = f"the user data `{shorten(name)}` has no `data` to put into the command"
@@ -114,10 +164,17 @@ def escape_for_bash(reading: Reading, text: str, node: Scalar, *, in_repair: boo
 
 
 def script_of(commands: list[str]) -> str:
-    """The script that runs commands one after the other; it fails if one of them failed."""
+    """The script that runs commands one after the other, up to the first that fails."""
     if len(commands) == 1:
         return commands[0]
-    lines = [f"bash -c {quote(command)} || status=$?" for command in commands]
+    return "\n".join(f"bash -c {quote(command)} || exit" for command in commands)
+
+
+def script_of_all(scripts: list[str]) -> str:
+    """The script that runs all of these scripts; it fails if one of them failed."""
+    if len(scripts) == 1:
+        return scripts[0]
+    lines = [f"bash -c {quote(script)} || status=$?" for script in scripts]
     return "\n".join(["status=0", *lines, "exit $status"])
 
 

@@ -35,6 +35,7 @@ def compile_torc(source: Source, root: Node | None, report: Diagnostics) -> Work
         return None
     reading = NativeReading(source, Diagnostics(source.file))
     reading.is_checked = True
+    reading.errexit = False
     workflow = compile_part(reading, native)
     report.errors += reading.report.errors
     return None if workflow is None else replace(workflow, dialect=NAME)

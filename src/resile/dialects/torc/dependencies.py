@@ -90,6 +90,7 @@ class Dependencies:
         self.sections: dict[str, dict[str, Any]] = {"files": files, "user_data": user_data}
         self.names = Names(reading)
         self.writers: dict[str, dict[str, list[str]]] = {"files": {}, "user_data": {}}
+        self.torc_on_path = ""
 
     def find_needed(self) -> dict[str, dict[str, Scalar]]:
         """Find the jobs that each job waits for, with the node that names or implies each."""
@@ -136,13 +137,19 @@ class Dependencies:
             job.lists[word] = found
 
     def _check_inputs(self) -> None:
-        """Warn of files that jobs read, that no job writes, and that do not exist."""
+        """Warn of files and data that jobs read, that no job writes, and that do not exist; `run` then refuses."""
         import os
 
         first_use: dict[str, Scalar] = {}
         for job in self.jobs.values():
             for name, node in job.lists.get("input_files", {}).items():
                 first_use.setdefault(name, node)
+            for name, node in job.lists.get("input_user_data", {}).items():
+                datum = self.user_data.get(name)
+                if datum is not None and datum.text is None and name not in self.writers["user_data"]:
+                    message = f"no job writes the user data `{shorten(name)}`, and it has no `data`"
+                    hint = "give it `data`, or let a job have it as `output_user_data`"
+                    self.reading.report.warning("missing-data", message, node, hint=hint)
         for name, node in first_use.items():
             if name not in self.writers["files"] and not os.path.exists(self.files[name]):
                 message = f"no job writes the file `{shorten(name)}`, and `{shorten(self.files[name])}` is not there"

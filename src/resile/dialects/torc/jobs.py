@@ -43,10 +43,12 @@ class Job(Struct):
 
 
 class Datum(Struct, frozen=True):
-    """A piece of user data: its JSON, or None if a job produces it."""
+    """A piece of user data: its JSON, or None if a job produces it, and its id: its place in the file, from 1."""
 
     node: Scalar
     text: str | None
+    number: int = 0
+    is_ephemeral: bool = False
 
 
 def read_jobs(reading: Reading, node: Node | None, shared: dict[str, Scalar]) -> dict[str, Job]:
@@ -176,5 +178,5 @@ def read_user_data(reading: Reading, node: Node | None) -> dict[str, Datum]:
     result: dict[str, Datum] = {}
     for name, (_, fields) in read_named(reading, node, USER_DATA, "the user data").items():
         text = msgspec.json.encode(fields["data"]).decode() if "data" in fields else None
-        result[name] = Datum(fields["name"], text)
+        result[name] = Datum(fields["name"], text, len(result) + 1, fields.get("is_ephemeral", False))
     return result

@@ -75,11 +75,12 @@ HANDLER = key_table(
 )  # fmt: skip
 RULE = key_table(
     "a rule",
-    Key("exit_codes", "exit code or list", "The exit codes that the rule answers.", read.exit_codes),
+    Key("exit_codes", "exit code or list", "The exit codes that the rule answers; -1 is the end by any signal.",
+        read.exit_codes),
     Key("match_all_exit_codes", "boolean", "`true`: the rule answers every exit code that no rule lists.", boolean),
     Key("recovery_script", "text", "Runs with bash before the job runs again; its failure is ignored.",
         read.named_text),
-    Key("max_retries", "integer", "Attempts of the job in all.", integer(0, RETRIES_MAX)),
+    Key("max_retries", "integer", "Attempts of the job in all.", integer(-(2**31), RETRIES_MAX)),
 )  # fmt: skip
 SCHEDULER = key_table(
     "a Slurm scheduler",
@@ -113,7 +114,7 @@ ACTION = key_table(
 MONITOR = key_table(
     "`resource_monitor`",
     Key("enabled", "boolean", "A label.", boolean),
-    one_of("granularity", "A label.", "summary", "time_series"),
+    one_of("granularity", "A label.", "summary", "time_series", "Summary", "TimeSeries"),
     Key("sample_interval_seconds", "integer", "A label.", integer(1, COUNT_MAX)),
     Key("generate_plots", "boolean", "A label.", boolean),
     Key("metrics", "list of texts", "A label.", read.texts),

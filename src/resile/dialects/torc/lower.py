@@ -3,7 +3,7 @@
     keys (keys.py) -> expansion (jobs, parameters) -> edges (dependencies) -> commands, rules -> actions -> native tree
 
 A job waits for the jobs that it names and for those that write its inputs. With `cancel_on_blocking_job_failure: false`
-it waits for their end, whatever their status: it needs each of them or a step that always succeeds.
+it waits for their end, whatever their status.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from resile.dialects.native.nodes import WorkflowPart, items_of, node_of, sequen
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_mapping
-from resile.dialects.torc.actions import BEGIN, Steps, find_free_name, place_actions, read_actions
+from resile.dialects.torc.actions import Steps, place_actions, read_actions, whatever_became_of
 from resile.dialects.torc.cluster import make_cluster, read_schedulers, report_cluster_only
-from resile.dialects.torc.commands import command_of, escape_references
+from resile.dialects.torc.commands import command_of, escape_references, torc_on_path
 from resile.dialects.torc.dependencies import Dependencies
 from resile.dialects.torc.jobs import Job, read_files, read_jobs, read_user_data
 from resile.dialects.torc.keys import MONITOR, RESOURCES, WORKFLOW
@@ -47,32 +47,32 @@ class Lowering:
         self.files = read_files(reading, self.fields.get("files"), self.shared)
         self.user_data = read_user_data(reading, self.fields.get("user_data"))
         self.resources = self._read_resources()
-        self.handlers: dict[str, Handler] = read_handlers(reading, self.fields.get("failure_handlers"))
+        self.handlers: dict[str, Handler] = read_handlers(reading, self.fields.get("failure_handlers"), self.user_data)
         self.schedulers = read_schedulers(reading, root, self.fields)
         self.jobs = read_jobs(reading, self.fields.get("jobs"), self.shared)
         self.dependencies = Dependencies(reading, root, self.jobs, self.files, self.user_data)
         self.names = self.dependencies.names
         self.used: set[tuple[str, str]] = set()
+        self.machines: dict[str, int] = {}
         self.parts: dict[tuple[str, str], dict[str, _Entry]] = {}
 
     def lower(self) -> Mapping:
         """Make the native tree, as far as the file can be read."""
         self._check_labels()
         needed = self.dependencies.find_needed()
-        begin = find_free_name(BEGIN, self.jobs)
+        texts = (text for job in self.jobs.values() for text in job.texts.values())
+        self.dependencies.torc_on_path = torc_on_path(self.reading, texts, self.user_data, self.root)
         steps = Steps({name: self._make_step(job) for name, job in self.jobs.items()}, {})
         for name, job in self.jobs.items():
             always = job.fields.get("cancel_on_blocking_job_failure", True) is False
-            steps.needs[name] = tuple([f"{other}|{begin}" for other in needed[name]] if always else needed[name])
+            steps.needs[name] = tuple(map(whatever_became_of, needed[name]) if always else needed[name])
         self.dependencies.refuse_cycles(needed)
+        self.machines = self._find_machine_counts()
         actions, allocations = read_actions(
-            self.reading, self.fields.get("actions"), self.jobs, self.schedulers, self.names
+            self.reading, self.fields.get("actions"), self.jobs, self.schedulers, self.names, self.machines
         )
-        waits = any(action.trigger == "on_jobs_complete" for action in actions)
-        if waits or any("|" in need for needs in steps.needs.values() for need in needs):
-            steps.add(begin, self.root, {"noop": True})
         self._sort(steps)
-        place_actions(self.reading, steps, actions, begin)
+        place_actions(self.reading, steps, actions, self.user_data)
         self._report_steps(len(steps.entries) - ("end" in steps.entries) - len(self.jobs))
         self._check_used()
         return self._make_tree(steps, allocations)
@@ -84,7 +84,7 @@ class Lowering:
         settings = {
             "schedulers": self.schedulers,
             "wanted": self._find_wanted_schedulers(),
-            "nodes": self._find_machine_counts(),
+            "nodes": self.machines,
             "allocations": allocations,
         }
         return WorkflowPart(
@@ -182,6 +182,7 @@ class Lowering:
             share = {
                 "cpus": fields["num_cpus"],
                 "memory": fields["memory"],
+                "enforce": False,
                 "gpus": fields.get("num_gpus", 0),
                 "runtime": fields.get("runtime", RUNTIME_SECONDS_DEFAULT),
             }
@@ -227,7 +228,7 @@ class Lowering:
         if more:
             jobs = "1 job" if len(self.jobs) == 1 else f"{len(self.jobs)} jobs"
             steps = "1 more step" if more == 1 else f"{more} more steps"
-            reason = "for its actions and for jobs that run whatever became of others"
+            reason = "for its actions"
             self.reading.report.notice("steps", f"the workflow has {jobs} and {steps}, {reason}", self.root)
 
     def _check_used(self) -> None:

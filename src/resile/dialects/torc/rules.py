@@ -17,13 +17,15 @@ from msgspec import Struct
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar
 from resile.dialects.native.nodes import node_of
 from resile.dialects.reading.context import Reading
-from resile.dialects.torc.commands import escape_for_bash
+from resile.dialects.torc.commands import escape_for_bash, torc_on_path
+from resile.dialects.torc.jobs import Datum
 from resile.dialects.torc.keys import HANDLER, RULE
 from resile.dialects.torc.values import read_list, read_named
 from resile.errors import shorten
 
 ATTEMPTS_DEFAULT = 3
 SCRIPT_NAME = "recovery_script"
+NO_CODE = -64
 
 
 class Handler(Struct, frozen=True):
@@ -41,18 +43,21 @@ def make_parking_rule(listed: tuple[int, ...] = ()) -> Node:
     return node_of(rule, Mark(0, 0))
 
 
-def read_handlers(reading: Reading, node: Node | None) -> dict[str, Handler]:
-    """Read every failure handler by name."""
+def read_handlers(reading: Reading, node: Node | None, user_data: dict[str, Datum]) -> dict[str, Handler]:
+    """Read every failure handler by name; recovery scripts that call `torc` find the user data."""
     return {
-        name: _make_handler(reading, fields["name"], read_list(reading, fields["rules"], RULE))
+        name: _make_handler(reading, fields["name"], read_list(reading, fields["rules"], RULE), user_data)
         for name, (_, fields) in read_named(reading, node, HANDLER, "the failure handler", "rules").items()
     }
 
 
-def _make_handler(reading: Reading, name: Scalar, drafts: list[tuple[Mapping, dict[str, Any]]]) -> Handler:
+def _make_handler(
+    reading: Reading, name: Scalar, drafts: list[tuple[Mapping, dict[str, Any]]], user_data: dict[str, Datum]
+) -> Handler:
     """Make the rules of one handler, in the order in which the engine tries them."""
     if not drafts:
-        reading.report.error("value", f"the failure handler `{shorten(name.text)}` has no rules", name)
+        message = f"the failure handler `{shorten(name.text)}` has no rules: it answers no failure"
+        reading.report.warning("never", message, name)
     owner: dict[int, int] = {}
     for place, (_, fields) in enumerate(drafts):
         for code in fields.get("exit_codes", ()):
@@ -66,16 +71,20 @@ def _make_handler(reading: Reading, name: Scalar, drafts: list[tuple[Mapping, di
         if place == catch_all:
             others = tuple(code for code in listed if code not in own)
             text = f"failure_handler {name.text}: every other failure"
-            last.append(_make_rule(reading, node, fields, {"text": text, "except_exit_codes": others}))
+            last.append(_make_rule(reading, node, fields, {"text": text, "except_exit_codes": others}, user_data))
         elif own:
             shown = " ".join(str(code) for code in own if code)
             text = f"failure_handler {name.text}: exit codes {shown}"
-            rules.append(_make_rule(reading, node, fields, {"text": text, "exit_codes": own}))
+            rules.append(_make_rule(reading, node, fields, {"text": text, "exit_codes": own}, user_data))
         else:
             hint = "list `exit_codes`, or say `match_all_exit_codes: true`"
             if fields.get("exit_codes") or fields.get("match_all_exit_codes"):
                 hint = "a rule above answers these failures already"
             reading.report.warning("never", "this rule answers no failure", node, hint=hint)
+    if not rules and not last:
+        # The job has a handler all the same: its outcome is NoMatchingRule.
+        text = f"failure_handler {name.text}: no rule"
+        rules.append(node_of({"then": "fail", "exit_codes": [NO_CODE], "text": text}, name))
     return Handler(name, (*rules, *last), listed, catch_all >= 0)
 
 
@@ -84,7 +93,9 @@ def _add_missing_outputs(codes: tuple[int, ...]) -> tuple[int, ...]:
     return (*codes, 0) if 1 in codes else codes
 
 
-def _make_rule(reading: Reading, node: Mapping, fields: dict[str, Any], failures: dict[str, Any]) -> Node:
+def _make_rule(
+    reading: Reading, node: Mapping, fields: dict[str, Any], failures: dict[str, Any], user_data: dict[str, Datum]
+) -> Node:
     """Make one native rule for the given `failures`."""
     attempts = fields.get("max_retries", ATTEMPTS_DEFAULT)
     _report_attempts(reading, node, attempts)
@@ -93,7 +104,8 @@ def _make_rule(reading: Reading, node: Mapping, fields: dict[str, Any], failures
     if script is not None:
         if not script.text.strip():
             reading.report.error("value", "`recovery_script` is empty", script)
-        text = escape_for_bash(reading, script.text, script, in_repair=True)
+        text = torc_on_path(reading, [script.text], user_data, script)
+        text += escape_for_bash(reading, script.text, script, in_repair=True)
         rule["commands"] = [node_of({"id": SCRIPT_NAME, "shell": text, "shell_program": "bash"}, script)]
         # The job runs again even if the script fails.
         rule["on_repair_failure"] = "ignore"

@@ -19,7 +19,8 @@ from resile.errors import shorten
 from resile.model.limits import DURATION_SECONDS_MAX
 from resile.model.patterns import Pattern, PatternRefused, compile_pattern
 
-EXIT_CODE_MAX = 255
+EXIT_CODES_MIN, EXIT_CODES_MAX = -(2**31), 2**31 - 1
+_EXIT_CODE_MAX, _SIGNAL_MAX = 255, 64
 
 _NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"
 _DATE, _TIME = ("".join(f"(?:{_NUMBER}{unit})?" for unit in units) for units in ("YMWD", "HMS"))
@@ -81,16 +82,18 @@ def _check_bounds(reading: Reading, node: Node, seconds: float) -> Any:
 
 
 def exit_codes(reading: Reading, node: Node) -> Any:
-    """Read exit codes that a failure can have."""
+    """Read exit codes, any 32-bit integers as in Torc; those that no failure can have are left out, with a warning."""
     codes: list[int] = []
     for item in items_of(node):
         value = plain(item)
         is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if is_whole and 1 <= value <= EXIT_CODE_MAX:
+        if not is_whole or not EXIT_CODES_MIN <= value <= EXIT_CODES_MAX:
+            wrong(reading, item, "an exit code: a whole number of 32 bits")
+        elif value and -_SIGNAL_MAX <= value <= _EXIT_CODE_MAX:
             codes.append(value)
-            continue
-        hint = "a process that a signal ended has the code 128+N here: 137 for SIGKILL, 143 for SIGTERM"
-        wrong(reading, item, f"an exit code from 1 to {EXIT_CODE_MAX}", hint if is_whole and value < 0 else "")
+        else:
+            hint = f"codes are 1 to {_EXIT_CODE_MAX}; -N is the end by the signal N, -1 by any signal"
+            reading.report.warning("never", f"no failure has the exit code {value}", item, hint=hint)
     return tuple(codes)
 
 
