@@ -128,7 +128,7 @@ def test_case(flows: VisorFlows, text: str, order: str, code: int) -> None:
         ("B52\na < nobody", "there is no step `nobody`"),
         ("B53\na: type: command", "a `command` step needs `exec`"),
         ("B53\na: on_finish: {run: [b]}\nb", "`a` has `on_finish` but `forEach` is not true"),
-        ("B54\na: on_fail: {retry: {max: '2'}}", "expected a whole number from 0 to 1000, not `2`"),
+        ("B54\na: on_fail: {retry: {max: '2'}}", "expected a whole number from 0 to 1000, not the text `2`"),
         ("B54\na: on_fail: {retries: 2}", "on_fail has no key `retries`"),
         ("B54\na: tmeout: 5", "a command step has no key `tmeout`"),
         ("B76\na: exec: 'echo {{ x'", "this is no template that can be rendered"),

@@ -186,7 +186,7 @@ def test_a9_a16_a_jump_to_what_follows_anyway_is_none(flows: VisorFlows) -> None
 def test_a_jump_aside_is_refused_in_the_words_of_the_file() -> None:
     """The hints name keys that a Visor file has."""
     findings = errors_of(
-        flow("a: on_success: {goto: b}\nb\nc < a: on_success: {transitions: [{when: 'true', to: d}]}\nd < c")
+        flow("a: on_success: {goto: b}\nb\nc < a: on_fail: {transitions: [{when: 'true', to: d}]}\nd < c")
     )
     assert findings == [
         "`b` does not come before `a`, and `goto` leads back", "`d` comes after `c`, and `goto` leads back",
@@ -228,3 +228,55 @@ def test_what_follows_items_follows_a_list_without_them(flows: VisorFlows) -> No
     assert run(flows, text % "") == ["z"]
     message = "`on_finish` and `on_success` follow the same thing here: nothing runs for each item"
     assert errors_of(f"version: '1'\n{text % ', on_success: {run: [z]}'}") == [message]
+
+
+def test_a_transition_to_what_follows_anyway_is_none(flows: VisorFlows) -> None:
+    """It ends the search, so that no later transition jumps; the step that depends on this one runs once."""
+    text = """
+steps:
+  s: {type: command, exec: ./step s}
+  a:
+    type: command
+    depends_on: [s]
+    exec: ./step a
+    on_success: {transitions: [{when: "true", to: b}, {when: "true", to: s}]}
+  b: {type: command, depends_on: [a], exec: ./step b}
+"""
+    assert run(flows, text) == ["s", "a", "b"]
+    said = "notice: `b` depends on `a` and follows it by itself: nothing jumps"
+    assert said in compiled(f"version: '1'\n{text}")[1]
+
+
+@pytest.mark.parametrize("given", ["'{{ files }}'", "{items: x, itemVar: y}"])
+def test_for_each_with_anything_but_true_or_false_counts_as_true_with_a_warning(flows: VisorFlows, given: str) -> None:
+    """As in Visor: the step runs once, and what depends on it runs for each item of its output."""
+    text = f"""
+steps:
+  list: {{type: command, exec: "./step list; echo '[1, 2]'", forEach: {given}}}
+  each: {{type: command, depends_on: [list], exec: "./step each{{{{ outputs.list }}}}"}}
+"""
+    assert run(flows, text) == ["list", "each1", "each2"]
+    assert [said for said in compiled(f"version: '1'\n{text}")[1] if said.startswith("warning: `forEach` is true or")]
+
+
+def test_a_schema_that_is_a_template_is_put_into_the_prompt_and_not_checked() -> None:
+    """The agent is asked for it, with a warning; other steps refuse it."""
+    schema = """schema: '{"type": "object", "n": {{ inputs.n }}}'"""
+    workflow, found = compiled(f"version: '1'\nsteps: {{s: {{type: ai, prompt: hi, {schema}}}}}")
+    assert workflow is not None
+    [step] = workflow.steps
+    assert str(getattr(step.action, "prompt", "")).endswith('schema:\n{"type": "object", "n": {{ inputs.n }}}')
+    assert getattr(step.transform, "schema", None) is None
+    assert any(said.startswith("warning: this schema is a template") for said in found)
+    assert errors_of(f"version: '1'\nsteps: {{s: {{type: command, exec: x, {schema}}}}}") == [
+        "a schema is known before the run: this one is a template"
+    ]
+
+
+def test_services_are_told_of_by_check_and_by_run(flows: VisorFlows) -> None:
+    """Both say that nothing starts them, before anything runs."""
+    flows.program.write("version: '1'\nslack: {version: v1}\nhttp_server: {port: 1}\nsteps: {s: {type: noop}}\n")
+    for words in (("check", "flow.yaml"), ("run", "flow.yaml")):
+        done = flows.program.call(*words, code=0)
+        for name in ("slack", "http_server"):
+            assert f"`{name}` is not started: a run here is started by hand or by a timer" in done.stdout + done.stderr

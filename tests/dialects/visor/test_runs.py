@@ -168,6 +168,17 @@ def test_routing_code_can_not_write_memory(flows: VisorFlows) -> None:
     assert "only a script or memory step can write memory" in ran.of("expression_rejected")[0]["data"]["problem"]
 
 
+def test_what_is_no_number_is_not_incremented(flows: VisorFlows) -> None:
+    """The message has the first 60 characters of the value."""
+    text = f"""
+steps:
+  set: {{type: memory, operation: set, key: n, value: {"x" * 70}}}
+  add: {{type: memory, depends_on: set, operation: increment, key: n}}
+"""
+    (event,) = run(flows, text, code=1).of("attempt_failed")
+    assert event["data"]["message"] == f"'n' can't be incremented: '{'x' * 60}' is no number"
+
+
 def test_memory_in_a_file_outlives_the_run(flows: VisorFlows) -> None:
     """The next run begins with what the last one left."""
     text = "memory: {storage: file, file: kept.json}\nsteps:\n  n: {type: memory, operation: increment, key: n}\n"
@@ -273,10 +284,10 @@ def test_tags_and_events_choose_steps(flows: VisorFlows) -> None:
     text += (
         "  c: {type: command, exec: ./step c, on: [pr_opened]}\n  d: {type: command, exec: ./step d, on: [manual]}\n"
     )
-    assert run(flows, text).order == ["b", "c", "d"]
+    assert sorted(run(flows, text).order) == ["b", "c", "d"]
     assert sorted(run(flows, text, 0, "--input", "tags=y,z").order) == ["a", "b", "c", "d"]
-    assert run(flows, text, 0, "--input", "tags=y", "--input", "exclude_tags=x").order == ["b", "c", "d"]
-    assert run(flows, text, 0, "--input", "event=manual").order == ["b", "d"]
+    assert sorted(run(flows, text, 0, "--input", "tags=y", "--input", "exclude_tags=x").order) == ["b", "c", "d"]
+    assert sorted(run(flows, text, 0, "--input", "event=manual").order) == ["b", "d"]
     assert sorted(run(flows, f"tag_filter: {{include: [x]}}\n{text}").order) == ["a", "b", "c", "d"]
 
 

@@ -35,6 +35,23 @@ def asked_again(keys: str) -> Rule:
     return step_with(f"prompt: hi, ai: {{retry: {{maxRetries: 3{keys}}}}}").rules[0]
 
 
+def not_used(text: str) -> list[str]:
+    """The keys of Visor's own agent that warnings name, in a file that runs without them."""
+    workflow, found = compiled(f"version: '1'\n{text}")
+    assert workflow is not None
+    return [said.split("`")[1] for said in found if said.startswith("warning: ") and "` is not used: " in said]
+
+
+def of_step(key: str) -> tuple[object, object]:
+    """The warning about a key of a step, as it must be."""
+    return not_used(f"steps: {{s: {{prompt: hi, {key}: x}}}}"), [key]
+
+
+def of_ai(key: str) -> tuple[object, object]:
+    """The warning about a setting of an agent, as it must be."""
+    return not_used(f"steps: {{s: {{prompt: hi, ai: {{{key}: x}}}}}}"), [key]
+
+
 def not_started(key: str) -> list[str]:
     """The warnings about a service of the file."""
     found = compiled(f"version: '1'\n{key}: {{enabled: true}}\nsteps: {{s: {{type: noop}}}}")[1]
@@ -55,6 +72,12 @@ OWN = step_with("type: mcp, transport: custom, method: t, methodArgs: {n: 1}", T
 TOOL_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("the file", "workspace"): [(checkout("repository: a/b", "BASE", "workspace: {base_path: w}"), "w")],
     ("workspace", "base_path"): [(checkout("repository: a/b", "BASE", "workspace: {base_path: w}"), "w"), (checkout("repository: a/b", "BASE"), ".resile/checkouts")],
+    **{("a step", key): [of_step(key)] for key in ("reuse_ai_session", "session_mode")},
+    ("an ai step", "ai_custom_tools"): [of_step("ai_custom_tools")],
+    ("the file", "max_ai_concurrency"): [
+        (not_used("max_ai_concurrency: 3\nsteps: {s: {type: noop}}"), ["max_ai_concurrency"])
+    ],
+    **{("ai", key): [of_ai(key)] for key in ("enableDelegate", "enableTasks", "enableExecutePlan", "timeout_behavior", "negotiated_timeout_budget", "negotiated_timeout_max_requests", "negotiated_timeout_max_per_request", "graceful_stop_deadline", "concurrency_limit")},
     **{("the file", key): told(key) for key in ("http_server", "scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email")},
     ("a step", "schedule"): [(step_with("type: noop, schedule: '0 2 * * *'").events, ("schedule",)), (step_with("type: noop, on: [manual], schedule: '*/5 9-17 * * MON-FRI'").events, ("manual", "schedule")), (errors_of("version: '1'\nsteps: {s: {type: noop, schedule: daily}}"), ['expected the five fields of a crontab, such as "0 2 * * *", not `daily`'])],
     ("a command step", "parseJson"): [(step_with("type: command, exec: x, parseJson: true").transform, Transform(parse="json"))],

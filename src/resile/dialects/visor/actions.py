@@ -12,6 +12,7 @@ import msgspec
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import word
+from resile.dialects.reading.beside import open_beside
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import text, wrong
@@ -207,7 +208,7 @@ def _content_of(reading: VisorReading, node: Node) -> Scalar | None:
     if name is INVALID:
         return None
     try:
-        with open(path_beside(reading, name.strip()), "rb") as file:
+        with open_beside(path_beside(reading, name.strip())) as file:
             return word(file.read(FILE_BYTES_MAX).decode("utf-8"), node)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

@@ -25,6 +25,7 @@ from resile.dialects.native.nodes import (
     sequence,
     text_in,
     value_of,
+    walk,
     word,
 )
 from resile.dialects.reading.context import Source
@@ -49,6 +50,10 @@ __all__ = ["NAME", "TABLES", "compile_visor"]
 
 _LITERAL = re.compile(r"""(['"`])((?:(?!\1)[^\\\n])*)\1""")
 _NO_STEPS_HINT = "a file of tools or workflows is there for others to extend"
+# Names of the checkout, as code and templates use them.
+_OF_CHECKOUT = re.compile(
+    r"\b(?:pr\??\.\w|files\b[\s.\[|)]|fileCount\b|filesCount\b|filesChanged\b|hasChanges\b|branch\b|baseBranch\b)"
+)
 Named = dict[str, tuple[Node, Mapping]]
 """Steps by name, each with the node of its name."""
 
@@ -59,6 +64,7 @@ def compile_visor(source: Source, root: Mapping, report: Diagnostics) -> Workflo
     if lowered is None:
         return None
     reading = NativeReading(source, report, NAME, is_checked=True)
+    reading.errexit = False
     reading.onward = "a step that depends on this one follows it by itself; `if` says when"
     reading.needing = "depends on"
     return compile_part(reading, lowered.root.to_node())
@@ -72,6 +78,7 @@ def _lower_known(around: VisorReading, known: Known, name: str, loading: tuple[s
     reading.servers = around.servers
     reading.workflows = dict(around.workflows)
     lowered = _lower(reading, known.root, name)
+    around.uses_checkout = around.uses_checkout or reading.uses_checkout
     if lowered is not None:
         lowered.root["source"] = {"file": known.source.file, "folder": known.source.folder}
     return lowered
@@ -80,6 +87,8 @@ def _lower_known(around: VisorReading, known: Known, name: str, loading: tuple[s
 def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | None:
     """Lower a workflow to a native tree, and report its errors; return None if it has no steps."""
     reading.fields = fields = read_keys(reading, root, FILE)
+    texts = (part.text for part in walk(root) if isinstance(part, Scalar) and isinstance(part.value, str))
+    reading.uses_checkout = any(_OF_CHECKOUT.search(text) for text in texts)
     is_called = bool(reading.loading)
     if "version" not in root.entries and not is_called and "id" not in fields:
         reading.report.error("version", "the file has no `version`", root, hint='write version: "1.0"')
@@ -88,6 +97,11 @@ def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | No
     _read_tools(reading, fields.get("tools"))
     read_workflows(reading, root, fields)
     reading.inputs = read_inputs(reading, fields.get("inputs"))
+    if "fail_if" in fields:
+        message = "as in Visor, `fail_if` of the file only makes a remark: no step and no run fails by it"
+        reading.report.notice(
+            "tolerated", message, root.entries["fail_if"][0], hint="`fail_if` of a step makes it fail"
+        )
     for each, check in fields.get("failure_conditions", {}).items():
         reading.conditions[each] = Part(root.entries["failure_conditions"][0], **check)
     named, is_list = _named_steps(reading, root)
@@ -112,6 +126,7 @@ def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | No
         routing={"max_loops": fields["routing"]["max_loops"]} if "max_loops" in fields.get("routing", {}) else None,
         templates="liquid",
         failure_key="on_fail",
+        condition_errors="skip",
         memory_file=_memory_file(reading, root),
         memory_namespace=reading.namespace,
         steps=_steps(root, placed, outputs, is_list, in_turn="max_parallel" not in fields),
@@ -139,7 +154,7 @@ def _steps(root: Mapping, drafts: dict[str, Draft], outputs: dict[str, Any], is_
 
 
 def _gate_inputs(reading: VisorReading, drafts: dict[str, Draft], named: Named, root: Mapping) -> dict[str, Part]:
-    """The inputs by which a run selects steps, and those of a request that `http_input` gives, if the file has such."""
+    """The inputs by which a run selects steps, of a request that `http_input` gives, and of the checkout, if needed."""
     of_steps = [draft.fields for draft in drafts.values()]
     chosen = reading.fields.get("tag_filter", {})
     if drafts and all(step.get("tags") for step in of_steps) and not chosen.get("include"):
@@ -148,6 +163,8 @@ def _gate_inputs(reading: VisorReading, drafts: dict[str, Draft], named: Named, 
     defaults: dict[str, str | None] = {}
     if any("events" in step for step in of_steps):
         defaults["event"] = "all"
+    if reading.uses_checkout:
+        defaults["pull_request"] = None
     if chosen or any(step.get("tags") for step in of_steps):
         defaults["tags"] = ",".join(chosen.get("include", ()))
         defaults["exclude_tags"] = ",".join(chosen.get("exclude", ()))
@@ -155,7 +172,7 @@ def _gate_inputs(reading: VisorReading, drafts: dict[str, Draft], named: Named, 
         defaults |= {"endpoint": "", "webhook": None}
     for name in defaults:
         if name in reading.inputs:
-            message = f"the input `{name}` says which steps run, and can't be declared"
+            message = f"the input `{name}` is one that every run has, and can't be declared"
             reading.report.error("reserved", message, hint="give it another name")
     return {
         name: Part(root, type="json" if default is None else "text", default=default)

@@ -13,6 +13,7 @@ import os
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.formats.yaml import parse
 from resile.dialects.native.nodes import items_of
+from resile.dialects.reading.beside import open_beside
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.errors import shorten
@@ -44,7 +45,7 @@ def read_other(report: Diagnostics, source: Source, node: Scalar) -> tuple[Sourc
     path = os.path.join(source.folder, name)
     called = os.path.normpath(os.path.join(os.path.dirname(source.file), name))
     try:
-        with open(path, "rb") as file:
+        with open_beside(path) as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -8,7 +8,7 @@ jumps back, without any `depends_on`       the steps run in the order in which t
 from __future__ import annotations
 
 from resile.dialects.formats.nodes import Mapping
-from resile.dialects.native.nodes import Part
+from resile.dialects.native.nodes import Part, node_of
 from resile.dialects.visor.step import Draft
 from resile.dialects.visor.values import VisorReading
 from resile.errors import shorten
@@ -18,6 +18,11 @@ def drop_onward_jumps(reading: VisorReading, drafts: dict[str, Draft]) -> None:
     """Drop jumps after a success to a step that depends on this one: it follows anyway."""
     for name, draft in drafts.items():
         actions: Part = draft.keys.get("on_success", Part(draft.key))
+        if "transitions" in actions:
+            actions = actions.replace(
+                transitions=[_stay(reading, drafts, draft, one) for one in actions["transitions"]]
+            )
+            draft.keys = draft.keys.replace(on_success=actions)
         jump = actions.get("goto")
         if jump is None or name not in _ancestors_of(drafts, jump.text):
             continue
@@ -29,6 +34,17 @@ def drop_onward_jumps(reading: VisorReading, drafts: dict[str, Draft]) -> None:
             left = left.replace(cost=None)
         is_empty = not {"goto_js", "transitions", "run", "run_js", "commands"} & left.keys()
         draft.keys = draft.keys.replace(on_success=None if is_empty else left)
+
+
+def _stay(reading: VisorReading, drafts: dict[str, Draft], draft: Draft, transition: Part) -> Part:
+    """A transition that ends the search without a jump, if its target depends on this step; else the same."""
+    target = transition["to"]
+    if target.value is None or draft.name not in _ancestors_of(drafts, target.text):
+        return transition
+    draft.jumps = [node for node in draft.jumps if node is not target]
+    message = f"`{shorten(target.text)}` depends on `{shorten(draft.name)}` and follows it by itself: nothing jumps"
+    reading.report.notice("goto", message, target)
+    return transition.replace(to=node_of(None, target))
 
 
 def _ancestors_of(drafts: dict[str, Draft], name: str) -> set[str]:

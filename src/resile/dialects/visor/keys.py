@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from resile.dialects.formats.nodes import Mapping, Node, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import is_null
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Table, key_table, label, read_keys, refused_key
@@ -59,6 +59,7 @@ from resile.model.limits import PARALLEL_MAX
 EXAMPLE = "place" + "holder"
 CRITICALITIES = ("external", "internal", "policy", "info")
 _AGENT = "it belongs to Visor's own agent; here `claude -p` is asked"
+_NO_OPTION = "`claude -p`, which is asked here, has no option for it"
 _SERVICE = "it needs a service that Visor brings along"
 
 TYPES_REFUSED = {
@@ -84,6 +85,25 @@ def _not_started(name: str, hint: str = "") -> Key:
         return INVALID
 
     return Key(name, "mapping", f"Not started, with a warning: {_STARTED_BY_HAND}.", warn)
+
+
+def _not_used(name: str, why: str = _NO_OPTION) -> Key:
+    """A key that only Visor's own agent has; the prompt is asked without it, and a warning says so."""
+
+    def warn(reading: Reading, node: Node) -> Any:
+        reading.report.warning("not-used", f"`{name}` is not used: {why}", node)
+        return INVALID
+
+    return Key(name, "any value", f"Not used, with a warning: {why}.", warn)
+
+
+def _for_each(reading: Reading, node: Node) -> Any:
+    """Read `forEach`; a text or a mapping counts as true, as in Visor, and a warning says what that means."""
+    if isinstance(node, Scalar) and (isinstance(node.value, bool) or node.value is None):
+        return bool(node.value)
+    message = "`forEach` is true or false: the step runs once, and what depends on it runs for each item of its output"
+    reading.report.warning("foreach", message, node, hint="a step before this one can give the items: forEach: true")
+    return True
 
 
 def _tag_filter(reading: Reading, node: Node) -> Any:
@@ -129,7 +149,7 @@ MEMORY_SETTINGS = key_table(
 TAG_FILTER = key_table(
     "tag_filter",
     Key("include", "list of tags", "A step with one of these runs.", words),
-    Key("exclude", "list of tags", "A step with one of these does not.", words),
+    Key("exclude", "list of tags", "A step with one of these tags does not run.", words),
 )  # fmt: skip
 TOOL = key_table(
     "a tool",
@@ -180,9 +200,9 @@ SERVER = key_table(
 AI_RETRY = key_table(
     "ai.retry",
     Key("maxRetries", "whole number", "The most retries, the first try not counted.", integer(0, 50)),
-    Key("initialDelay", "milliseconds", "The first wait; 1 second where it is left out.", milliseconds),
-    Key("maxDelay", "milliseconds", "The longest wait; 10 seconds where it is left out.", milliseconds),
-    Key("backoffFactor", "number", "How much longer each wait is; 2 where it is left out.", number(1, 10)),
+    Key("initialDelay", "milliseconds", "The first wait; 1 second by default.", milliseconds),
+    Key("maxDelay", "milliseconds", "The longest wait; 10 seconds by default.", milliseconds),
+    Key("backoffFactor", "number", "How much longer each wait is; 2 by default.", number(1, 10)),
     Key("retryableErrors", "list of texts", "Only failures whose message has one of these.", words),
 )  # fmt: skip
 FALLBACK_PROVIDER = key_table(
@@ -233,7 +253,7 @@ AI = key_table(
     Key("extra_allowed_folders", "list of paths", "More folders that it may use.", words, "folders"),
     Key("allowedFolders", "list of paths", "The same as `extra_allowed_folders`.", words, "folders"),
     label("skip_transport_context", "no context is added to a prompt"),
-    *(refused_key(name, _AGENT) for name in (
+    *(_not_used(name) for name in (
         "enableDelegate", "enableTasks", "enableExecutePlan", "timeout_behavior", "negotiated_timeout_budget",
         "negotiated_timeout_max_requests", "negotiated_timeout_max_per_request", "graceful_stop_deadline",
         "concurrency_limit")),
@@ -253,7 +273,7 @@ CLAUDE = key_table(
     refused_key("hooks", _AGENT),
 )  # fmt: skip
 COMMON = (
-    Key("type", "type", "What the step does; `ai` where it is left out."),
+    Key("type", "type", "What the step does; `ai` by default."),
     label("name", "the key of the mapping is the name"),
     label("description", "it is for readers"),
     Key("depends_on", "name or list of names", 'Steps that must have succeeded; `"a|b"` is satisfied by either.',
@@ -271,7 +291,7 @@ COMMON = (
         words, "events"),
     Key("tags", "list of tags", "The step runs only if the tag filter selects one of these.", words),
     Key("group", "text", "Seen by code as `step.group`.", text),
-    true_or_false("forEach", "The output is a list, and dependents run once for each item."),
+    Key("forEach", "true or false", "The output is a list, and dependents run once for each item.", _for_each),
     one_of("fanout", "Below a `forEach`: once for each item, or once for all.", "map", "reduce"),
     true_or_false("reduce", "`true`: as `fanout: reduce`."),
     Key("timeout", "milliseconds", "The time for each try.", milliseconds),
@@ -293,8 +313,8 @@ COMMON = (
         cron),
     refused_key("policy", "it needs Visor's policy engine"),
     refused_key("sandbox", "it needs Visor's containers"),
-    refused_key("reuse_ai_session", _AGENT),
-    refused_key("session_mode", _AGENT),
+    _not_used("reuse_ai_session", "each prompt begins a session of its own: put what it has to know into the prompt"),
+    _not_used("session_mode", "each prompt begins a session of its own"),
     refused_key("require", "it needs an account of a code host"),
 )  # fmt: skip
 _AI_KEYS = (
@@ -307,14 +327,15 @@ _AI_KEYS = (
     Key("ai_system_prompt", "text", "As `ai.system_prompt`.", filled_template),
     Key("ai_mcp_servers", "mapping", "As `ai.mcpServers`.", _servers),
     *(refused_key(name, _AGENT) for name in (
-        "ai_mcp_servers_js", "ai_custom_tools", "ai_custom_tools_js", "ai_allowed_tools_js",
+        "ai_mcp_servers_js", "ai_custom_tools_js", "ai_allowed_tools_js",
         "ai_bash_config_js", "ai_extra_allowed_folders_js", "command", "enable_bash")),
+    _not_used("ai_custom_tools", "the agent has its own tools and those of `ai_mcp_servers`, and none of `tools`"),
     Key("ai_prompt_type", "text", "As `ai.prompt_type`.", non_empty(text, "`ai_prompt_type`")),
     Key("ai_custom_prompt", "text", "As `ai.custom_prompt`.", filled_template),
 )  # fmt: skip
 _HTTP_KEYS = (
     Key("url", "url", "Values in its path and query are percent-encoded; its scheme and server can't contain values."),
-    Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", non_empty(text, "`method`")),
+    Key("method", "text", "`GET` by default, `POST` if there is a body.", non_empty(text, "`method`")),
     Key("headers", "mapping", "Headers by name; a value may hold no line break."),
     Key("body", "text or data", "The body of the request; data is sent as JSON.", data),
     refused_key("rate_limit", "`max_parallelism` bounds how many steps run at once"),
@@ -365,7 +386,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
             non_empty(text, "`endpoint`")),
     ),
     "mcp": (
-        one_of("transport", "How the server is reached; `stdio` where it is left out, `custom`: a tool of the file.",
+        one_of("transport", "How the server is reached; `stdio` by default, `custom`: a tool of the file.",
             "stdio", "sse", "http", "custom"),
         Key("command", "program", "The program of the server.", non_empty(text, "`command`")),
         Key("command_args", "list of texts", "Its arguments.", list_of_texts),
@@ -376,7 +397,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key("methodArgs", "mapping", "Its arguments.", arguments),
         Key("argsTransform", "template", "Its arguments, as a template that gives JSON.", filled_template),
         # Replaces the common row: the last row of a name counts.
-        Key("timeout", "seconds", "The time for each try; 60 seconds where it is left out.", seconds),
+        Key("timeout", "seconds", "The time for each try; 60 seconds by default.", seconds),
         refused_key("sessionId", "each step begins a session of its own"),
     ),
     "git-checkout": (
@@ -456,7 +477,8 @@ FILE = key_table(
     *(_not_started(name) for name in ("scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email")),
     *(refused_key(name, _SERVICE) for name in ("frontends", "telemetry", "agent_protocol", "task_tracking")),
     Key("ai_mcp_servers", "mapping", "As `ai.mcpServers` of every step.", _servers),
-    *(refused_key(name, _AGENT) for name in ("max_ai_concurrency", "skills")),
+    _not_used("max_ai_concurrency", "`max_parallelism` bounds how many steps run at once"),
+    refused_key("skills", _AGENT),
     refused_key("limits", "`routing.max_loops` bounds how often anything runs"),
     refused_key("sandbox", "it needs Visor's containers"),
     refused_key("sandboxes", "it needs Visor's containers"),

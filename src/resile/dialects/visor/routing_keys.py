@@ -108,6 +108,11 @@ def _condition(reading: Reading, name: str, key: Scalar, node: Node) -> Part | N
         return None
     message = fields.get("message", "")
     effect = "fail" if fields.get("severity", "error") == "error" else "remark"
+    if effect == "remark" and not fields.get("halt_execution"):
+        message_of_remark = (
+            f"`{name}` only makes a remark: with this severity a condition that holds does not fail the step"
+        )
+        reading.report.notice("tolerated", message_of_remark, key, hint="severity: error makes it fail")
     if fields.get("halt_execution"):
         effect, message = "halt", f"{HALTED}{message or name}"
     return Part(key, name=name, code=fields["condition"], must=False, effect=effect, message=message)
@@ -115,13 +120,13 @@ def _condition(reading: Reading, name: str, key: Scalar, node: Node) -> Part | N
 
 BACKOFF = key_table(
     "backoff",
-    one_of("mode", "Whether the delay doubles each time; `fixed` where it is left out.", "fixed", "exponential"),
+    one_of("mode", "Whether the delay doubles each time; `fixed` by default.", "fixed", "exponential"),
     Key("delay_ms", "number", "The first delay, in milliseconds.", integer(0, 86_400_000)),
 )  # fmt: skip
 RETRY = key_table(
     "retry",
     Key("max", "whole number", "The most retries, the first try not counted.", integer(0, RETRIES_MAX)),
-    Key("backoff", "mapping", "The waits between tries; none where it is left out.", mapping_reader(BACKOFF)),
+    Key("backoff", "mapping", "The waits between tries; none by default.", mapping_reader(BACKOFF)),
 )  # fmt: skip
 TRANSITION = key_table(
     "a transition",
@@ -164,7 +169,7 @@ DEFAULTS = key_table(
 )  # fmt: skip
 ROUTING = key_table(
     "routing",
-    Key("max_loops", "whole number", "The most jumps, retries and remedies in each scope; 10 where it is left out.",
+    Key("max_loops", "whole number", "The most jumps, retries and remedies in each scope; 10 by default.",
         integer(0, LOOPS_MAX)),
     Key("defaults", "mapping", "Defaults for every step.", mapping_reader(DEFAULTS)),
 )  # fmt: skip

@@ -12,11 +12,12 @@ from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, plain
 from resile.dialects.native.nodes import is_null
+from resile.dialects.reading.beside import open_beside
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.values import path_beside
+from resile.dialects.visor.values import path_beside, template
 from resile.errors import shorten
 from resile.languages.liquid.templates import is_template
 from resile.model.limits import FILE_BYTES_MAX
@@ -68,11 +69,15 @@ DEPTH_MAX = 50
 
 
 class Schema(Struct, frozen=True):
-    """The required form of an output: plain text, or a value that meets a JSON schema."""
+    """The required form of an output: plain text, or a value that meets a JSON schema.
+
+    A `template` gives the schema in the prompt of an agent; nothing checks the output against it.
+    """
 
     is_text: bool = False
     rules: Any = None
     name: str = ""
+    template: str = ""
 
 
 def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Schema:
@@ -90,8 +95,19 @@ def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Sche
         if name in NAMED:
             # Only an agent can be asked for it; the output of other steps is taken as it is.
             return Schema(rules=NAMED[name] if for_agent else None, name=name)
+        if for_agent and name.startswith("{") and is_template(name):
+            return _schema_of_template(reading, node, name)
         rules = _rules_of(reading, node, name)
     return Schema(rules=rules) if rules is not INVALID and is_schema(reading, node, rules) else Schema()
+
+
+def _schema_of_template(reading: Reading, node: Scalar, text: str) -> Schema:
+    """The schema that a template gives, for the prompt alone."""
+    if template(reading, node) is INVALID:
+        return Schema()
+    message = "this schema is a template: the agent is asked for it, and its answer is not checked against it"
+    reading.report.warning("schema", message, node, hint="write the JSON schema out")
+    return Schema(template=text)
 
 
 def _rules_of(reading: Reading, node: Scalar, text: str) -> Any:
@@ -107,7 +123,7 @@ def _rules_of(reading: Reading, node: Scalar, text: str) -> Any:
     try:
         if text.startswith("{"):
             return msgspec.json.decode(text)
-        with open(path_beside(reading, text), "rb") as file:
+        with open_beside(path_beside(reading, text)) as file:
             return msgspec.json.decode(file.read(FILE_BYTES_MAX))
     except (OSError, ValueError) as error:
         if text.startswith("{"):
@@ -163,6 +179,8 @@ def _problem_with(word: str, value: Any) -> str:
 
 def wording_of(schema: Schema) -> str:
     """The part of a prompt that asks for an answer of this form; raw, because prompts are templates."""
+    if schema.template:
+        return f"Answer with JSON only, no other text, that meets this JSON schema:\n{schema.template}"
     if schema.rules is None:
         return ""
     rules = msgspec.json.encode(schema.rules).decode()

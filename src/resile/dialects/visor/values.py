@@ -48,6 +48,7 @@ class VisorReading(Reading):
     `tools` and `workflows` are those that steps can call by name, `models` the settings of the agent and `servers` its
     tool servers, `inputs` the native declarations of the inputs, `remedies` the steps that only run when called.
     `fields` are the keys of the file, `conditions` its failure conditions for all steps.
+    With `uses_checkout` a text mentions the branch of the caller's folder, or its files.
     `loading` are the workflows around this one, innermost last; `lower` lowers a called workflow.
     """
 
@@ -63,6 +64,7 @@ class VisorReading(Reading):
         self.remedies: frozenset[str] = frozenset()
         self.fields: dict[str, Any] = {}
         self.conditions: dict[str, Part] = {}
+        self.uses_checkout = False
 
     @property
     def namespace(self) -> str:
