@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.cli.table import DIALECTS
+from resile.cli.table_daily import DIALECTS
 from resile.dialects.compile import compile_text
 from resile.dialects.detect import FRONT_ENDS, NAMES, detect, tables
 from resile.dialects.formats.yaml import parse

@@ -18,6 +18,7 @@ from resile.model.codec import decode, encode
 SAMPLE = b"""resile: 1
 name: sample
 max_parallel: 2
+errexit: true
 grace: 5s
 env: {A: "1", B: "${inputs.target}"}
 inputs: {target: release, n: {type: number, default: 3}}
@@ -59,6 +60,7 @@ steps:
     on_failure:
       strategy: fallback
       max_attempts: 2
+      fail_workflow: true
       timeout: 9
       handler_failure_fatal: true
       capture: {report: handler_output}
@@ -69,8 +71,8 @@ steps:
       transitions: [{when: "attempt > 1", to: null}, {when: x, to: setup}]
       commands: ["./h ${error.stderr}", /look, {id: q, shell: r, continue_on_error: true, on_failure: false}]
     on_success: {write_file: {path: "f-${report}", content: ok, mode: 600}, when: "${inputs.n} > 2", goto: setup}
-  list: {shell: ls, needs: [setup], foreach: true, max_parallel: 2, error_policy: {on_item_failure: "custom:solver"},
-    on_finish: {run: tell, goto: setup}}
+  list: {shell: ls, needs: [setup], foreach: true, max_parallel: 2,
+    error_policy: {on_item_failure: "custom:solver", continue_on_failure: true}, on_finish: {run: tell, goto: setup}}
   each: {shell: "echo ${item.path} ${steps.list.output}", needs: list, critical: true, on_failure: {goto_js: "null"}}
   tell: {shell: "echo ${steps.each.total}"}
   map:
@@ -120,8 +122,16 @@ def problems(result: Compiled) -> list[str]:
 
 
 def test_the_sample_is_sound() -> None:
-    """The file that is mutated below has no error to begin with."""
-    assert compile_text(SAMPLE).diagnostics == ()
+    """The file that is mutated below has no finding to begin with, but the one notice that every threshold gets."""
+    found = compile_text(SAMPLE).diagnostics
+    assert [(one.severity, one.code, one.line, one.message) for one in found] == [
+        (
+            "notice",
+            "since-0.2",
+            15,
+            "since 0.2 the share of failed items is also judged when the map ends, however few items it has",
+        )
+    ]
 
 
 @settings(max_examples=400, deadline=None)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from resile.dialects.detect import ENDINGS, compile_with, detect
+from resile.dialects.detect import ENDINGS, compile_with, detect, looks_native
 from resile.dialects.formats.nodes import Mapping, Node
 from resile.dialects.formats.yaml import Repeat, parse, refuse_repeats
+from resile.dialects.reading.beside import open_beside
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
 from resile.errors import Diagnostic, shorten
@@ -32,12 +33,16 @@ _LAST_COUNTS = ("noetl",)
 
 
 class Compiled(Struct, frozen=True):
-    """The result of compiling a file: the workflow if there is no error, all findings, and how it was recognised."""
+    """The result of compiling a file: the workflow if there is no error, all findings, and how it was recognised.
+
+    `is_clear` is false for a file of another system that could be meant as a native one.
+    """
 
     workflow: Workflow | None
     diagnostics: tuple[Diagnostic, ...]
     dialect: str = ""
     why: str = ""
+    is_clear: bool = True
 
 
 def compile_file(path: str | PathLike[str], *, dialect: str = "", profile: str = "") -> Compiled:
@@ -66,7 +71,7 @@ def compile_text(
 def _read_file(file: str, report: Diagnostics) -> bytes | None:
     """Read the bytes of a file, at most one more than is allowed; return None after a report."""
     try:
-        with open(file, "rb") as stream:
+        with open_beside(file) as stream:
             return stream.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         report.error("file", f"there is no file `{shorten(file, 200)}`", hint=_sibling(file))
@@ -119,7 +124,8 @@ def _compile(source: Source, report: Diagnostics, dialect: str) -> Compiled:
         if source.profile and name != "prodigy":
             report.error("profile", f"files of {name} have no profiles", root, hint="leave --profile out")
         workflow = compile_with(name, source, root, report)
-        return Compiled(None if report.errors else workflow, report.findings(), name, why)
+        is_clear = bool(dialect) or not looks_native(root, name)
+        return Compiled(None if report.errors else workflow, report.findings(), name, why, is_clear)
 
 
 def _take_last(repeats: list[Repeat], report: Diagnostics) -> None:

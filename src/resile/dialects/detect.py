@@ -134,6 +134,18 @@ def detect(root: Node, report: Diagnostics) -> tuple[str, str]:
     return "", ""
 
 
+def looks_native(root: Node, name: str) -> bool:
+    """Could a file of another system be meant as a native one that lacks its first line? It has `steps`, or is a list.
+
+    The `version` of a Visor file makes it clear.
+    """
+    if name == "native":
+        return False
+    if not isinstance(root, Mapping):
+        return True
+    return "steps" in root.entries and not (name == "visor" and "version" in root.entries)
+
+
 def module_of(name: str) -> Any:
     """The module of a front end, or None if this installation lacks it."""
     import importlib

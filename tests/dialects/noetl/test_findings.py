@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from resile.core.events import AttemptEnded
 from resile.languages.jinja import step_events
+from resile.store.open import open_store
 from tests.dialects.noetl.playbooks import HEAD, Run, compiled, errors, workflow
 
 SAY = '{kind: python, code: "def main(): return 1"}'
@@ -71,6 +74,22 @@ def test_pages_go_on_until_their_condition_ends_them(tmp_path: Path) -> None:
     text = re.sub(r"tool: .*LAST.*", lambda _: f"tool: {tool}", text)
     text = text.replace("return [seen, start['page']]", "return [len(seen), seen[-1]]")
     assert Run(tmp_path, text).value("show") == [103, 103]
+
+
+@pytest.mark.parametrize("mode", ["append", "extend"])
+def test_each_collected_page_is_in_the_log_once(tmp_path: Path, mode: str) -> None:
+    """However many pages follow it: an attempt writes what it adds, not what was collected before it."""
+    collect = COLLECT.replace("LIMIT", "").replace("path: page", f"from: '{{{{ response.word }}}}', mode: {mode}")
+    tool = "{'page': page, 'more': page < LAST, 'word': 'word-' + str(page) + '-'}"
+    text = PAGES.replace("{'page': page, 'more': page < LAST}", tool).replace("FOLLOW", collect).replace("LAST", "12")
+    run = Run(tmp_path, text.replace("main(seen, start): return [seen, start['page']]", "main(seen): return seen"))
+    assert run.value("show") == [f"word-{page}-" for page in range(1, 13)]
+    (database,) = tmp_path.rglob("*.db")
+    with closing(open_store(str(database), readonly=True)) as store:
+        ended = [entry for entry in store.entries(1) if isinstance(entry.event, AttemptEnded)][:12]
+    pages = [repr((entry.event, entry.notes)) for entry in ended]
+    often = [[page.count(f"word-{number}-") for page in pages] for number in range(1, 13)]
+    assert [sum(row) for row in often] == [row[number] for number, row in enumerate(often)]
 
 
 def test_the_limit_of_pages_is_a_failure() -> None:

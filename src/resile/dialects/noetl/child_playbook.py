@@ -14,6 +14,7 @@ from resile.dialects.formats.nodes import Node, Scalar
 from resile.dialects.native.child_workflow import compile_child
 from resile.dialects.native.nodes import word
 from resile.dialects.noetl.values import NoetlReading, name
+from resile.dialects.reading.beside import open_beside
 from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID
 from resile.errors import shorten
@@ -92,7 +93,7 @@ def _files_by_path(folder: str) -> dict[str, str]:
 def _read_path(file: str) -> str:
     """Read the `metadata.path` from the head of a file."""
     try:
-        with open(file, "rb") as opened:
+        with open_beside(file) as opened:
             head = opened.read(HEAD_BYTES)
     except OSError:
         return ""

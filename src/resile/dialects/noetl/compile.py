@@ -67,6 +67,7 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
         root,
         name=name,
         templates="jinja",
+        condition_errors="skip",
         routing={"max_loops": _read_loops_max(reading, about, fields.get("spec"))},
         inputs=_inputs_of(reading),
         secrets=reading.secrets | _secrets_of_children(reading, ordered),

@@ -46,6 +46,7 @@ class NoetlReading(Reading):
     def __init__(self, source: Source, report: Diagnostics) -> None:
         super().__init__(source, report)
         self.native = NativeReading(source, report, "noetl", is_checked=True)
+        self.native.errexit = False
         self.children: dict[str, Workflow] = {}
         self.workbook: dict[str, Mapping] = {}
         self.names: dict[str, Scalar] = {}
