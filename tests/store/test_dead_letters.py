@@ -203,8 +203,8 @@ def test_letters_of_one_fan_out_and_two_jobs(store: Store) -> None:
     assert [(row.item_id, row.job) for row in store.letters(run)] == [("out[3]/map[1]", 9), ("out[3]/map[2]", 2)]
 
 
-def test_scopes_are_kept_until_no_letter_is_left(store: Store) -> None:
-    """The last that was written is there; purging some letters leaves it, purging all does not."""
+def test_scopes_are_kept_when_no_letter_is_left(store: Store) -> None:
+    """The last that was written is there, also when all letters are purged: a rerun goes on with it."""
     run, lease = new_run(store)
     other, theirs = new_run(store)
     body = {"scope": {"id": 4, "values": {"x": ODD}}, "jobs": [], "fans": {}}
@@ -221,7 +221,7 @@ def test_scopes_are_kept_until_no_letter_is_left(store: Store) -> None:
         None,
     ]
     assert store.purge_letters(lease) == 1
-    assert (store.kept_scope(run, 4), store.kept_scope(other, 4)) == (None, KeptScope(4, 1, {}))
+    assert (store.kept_scope(run, 4), store.kept_scope(other, 4)) == (KeptScope(4, 1, body), KeptScope(4, 1, {}))
 
 
 def test_what_the_same_item_left_before_goes_on_and_another_item_leaves_it_alone(store: Store) -> None:

@@ -76,6 +76,8 @@ def test_runs_are_listed_newest_first(store: Store) -> None:
     assert ids == [1, 2, 3]
     assert [(row.id, row.workflow) for row in store.runs()] == [(3, "c"), (2, "b"), (1, "a")]
     assert [row.id for row in store.runs(limit=2)] == [3, 2]
+    assert [row.id for row in store.runs(limit=2, before=3)] == [2, 1]
+    assert store.runs(before=1) == []
 
 
 def test_what_is_not_there(store: Store) -> None:
@@ -396,11 +398,12 @@ def test_requests_wait_until_a_batch_has_answered_them(place: Place) -> None:
     assert [kept.id for kept in engine.requests(run, after=1)] == [3]
     writer = engine.writer()
     answer = batch(lease, entry(1))
-    answer.answered = (1,)
+    answer.answered = {1: {"ok": True}}
     writer.submit(answer)
     writer.flush()
     assert [kept.id for kept in place.open().requests(run)] == [3]
     assert [kept.id for kept in surface.requests(other)] == [2]
+    assert [surface.result(number) for number in (1, 2, 3)] == [{"ok": True}, None, None]
 
 
 def test_changed_says_that_something_was_committed(place: Place) -> None:

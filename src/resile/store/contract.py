@@ -10,6 +10,7 @@ event that the core received, together with the canonical notes that it caused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from resile.core.events import Event
 from resile.model.failure import Failure, Kind, LogRange, Usage
 from resile.model.items import DeadLetter, ItemFailure, KeptScope, LetterReason
 from resile.model.limits import ITEM_HISTORY_MAX
+from resile.store.errors import StoreError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -64,7 +66,10 @@ class AttemptRow(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class RunRow(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """A run as the surfaces see it; `summary` is the part of its JSON document that is not in the job rows."""
+    """A run as the surfaces see it; `summary` is the part of its JSON document that is not in the job rows.
+
+    `key` is its caller's name for it, which no other run has; most runs have none.
+    """
 
     id: int
     workflow: str
@@ -78,6 +83,8 @@ class RunRow(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     output: str = ""
     directory: str = ""
     summary: dict[str, Any] = {}
+    labels: dict[str, str] = {}
+    key: str = ""
 
 
 class LetterRow(Struct, frozen=True, gc=False):
@@ -165,8 +172,9 @@ class Batch(Struct, gc=False):
     """The rows that one group commit writes for one run; later rows of one key replace earlier ones.
 
     `token` is the lease's: the store refuses a batch of an engine that lost its lease. `answered` are the requests that
-    became events here: they are finished only when the events are durable. `letters` are kept (a later one of the same
-    item replaces an earlier) or dropped, each item once. `scopes` are kept for the redrive of letters inside them.
+    became events here, with their results: they are finished only when the events are durable. `letters` are kept (a
+    later one of the same item replaces an earlier) or dropped, each item once. `scopes` are kept for the redrive of
+    letters inside them.
     """
 
     run: int
@@ -176,7 +184,7 @@ class Batch(Struct, gc=False):
     attempts: dict[tuple[int, int, int], AttemptRow]
     row: RunRow | None = None
     snapshot: Snapshot | None = None
-    answered: tuple[int, ...] = ()
+    answered: dict[int, dict[str, Any] | None] = {}
     letters: tuple[KeepLetter | DropLetter, ...] = ()
     scopes: tuple[KeptScope, ...] = ()
 
@@ -224,6 +232,9 @@ class Writer(Protocol):
     A transaction that fails leaves nothing behind and stops the writer for good; later batches in the queue are
     dropped, so that the log never has a gap. A batch belongs to the writer once it is submitted.
 
+    Many runs may share a writer, each with a `share` that has tickets and an error of its own: a lost lease stops that
+    share only, an error of the database all of them.
+
     Before each transaction the writer has `sync_output` flush the output of the attempts in it: so the log never speaks
     of output that is not on disk.
     """
@@ -249,6 +260,32 @@ class Writer(Protocol):
     def close(self) -> None:
         """Flush and end the thread; raises the StoreError that stopped the writer if no call has raised it yet."""
 
+    def share(self) -> Writer:
+        """A part of this writer for one run, on the writer's descriptor; closing it leaves the writer open."""
+
+    def take_advanced(self) -> AbstractSet[Writer]:
+        """The shares that have advanced or stopped since the last call; until then the descriptor is readable.
+
+        Raises like `durable`.
+        """
+
+
+class Bell(Protocol):
+    """Rings when another process has left a request for a run; while it is not `live`, its owner polls."""
+
+    @property
+    def live(self) -> bool:
+        """Will it ring?"""
+
+    def fileno(self) -> int:
+        """Readable once it has rung, until `clear`."""
+
+    def clear(self) -> None:
+        """Wait for the next ring."""
+
+    def close(self) -> None:
+        """Listen no more."""
+
 
 class Store(Protocol):
     """One database; safe to open from several processes at once."""
@@ -264,8 +301,20 @@ class Store(Protocol):
         of this number; return the new name.
         """
 
-    def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
-        """Store the definition under its hash and a new run with its jobs; return the run's id (row.id is ignored)."""
+    def create_run(
+        self, row: RunRow, definition: bytes, jobs: Sequence[JobRow], submit_priority: int | None = None
+    ) -> int:
+        """Store the definition under its hash and a new run with its jobs; return the run's id (row.id is ignored).
+
+        With a priority the run is submitted to the servers of this store, in the same transaction. Raises KeyInUse if
+        another run has its key.
+        """
+
+    def import_run(self, source: Store, run: int) -> None:
+        """Add a run of another store, with its number, in one transaction; raises StoreError if that number is taken.
+
+        `identity` of this run is then the name of the other database: its folders and its launcher have it.
+        """
 
     def definition(self, content_hash: str) -> bytes:
         """The canonical JSON stored under this hash."""
@@ -288,11 +337,14 @@ class Store(Protocol):
     def reading(self) -> AbstractContextManager[object]:
         """A context in which all reads see one snapshot of the database, whatever is written meanwhile."""
 
-    def runs(self, limit: int = 100) -> list[RunRow]:
-        """The newest runs first."""
+    def runs(self, limit: int = 100, before: int | None = None) -> list[RunRow]:
+        """The newest runs first; with `before` those whose id is lower."""
 
     def run(self, run: int) -> RunRow | None:
         """One run."""
+
+    def run_with_key(self, key: str) -> RunRow | None:
+        """The run that has this key."""
 
     def jobs(self, run: int) -> Iterator[JobRow]:
         """The jobs of a run by id, as a stream."""
@@ -310,13 +362,33 @@ class Store(Protocol):
         """The number of dead letters of each fan-out of a run that has any, by name and job."""
 
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
-        """A closed scope that had dead letters inside."""
+        """A closed scope that had dead letters inside, or that failed; it is kept as long as its run."""
+
+    def kept_scopes(self, run: int) -> Iterator[KeptScope]:
+        """All closed scopes of a run that had dead letters inside, as a stream."""
 
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
         """Delete all dead letters of the lease's run, or these (name of fan-out, index); return how many there were.
 
-        Deleting all letters also deletes the scopes that were kept for them. Raises LeaseHeld if the caller has lost
-        the lease: only the process that drives a run changes its letters.
+        Raises LeaseHeld if the caller has lost the lease: only the process that drives a run changes its letters.
+        """
+
+    def delete_run(self, lease: Lease) -> None:
+        """Delete the lease's run for good: its row, log, jobs, attempts, letters, requests and the lease itself.
+
+        Its number is not used again. Raises LeaseHeld if the caller has lost the lease.
+        """
+
+    def run_bytes(self, run: int) -> int:
+        """About how many bytes the rows of a run have."""
+
+    def size_bytes(self) -> int:
+        """How many bytes the database has on disk."""
+
+    def compact(self, now: float) -> str:
+        """Give the space of deleted runs back to the system; return why not, where that is not possible now.
+
+        Nothing happens while an engine drives a run, because it would have to wait; `now` counts from the boot.
         """
 
     def writer(self) -> Writer:
@@ -335,10 +407,19 @@ class Store(Protocol):
         """The current lease of a run; None where it is free, also because its holder on this machine is dead."""
 
     def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
-        """Leave a request for the engine of a run; return its id."""
+        """Leave a request for the engine of a run; return its id. A run that servers drive is due with it."""
 
     def requests(self, run: int, after: int = 0) -> list[Request]:
-        """Requests that no batch has answered yet, with an id above `after`, oldest first."""
+        """Requests that no batch has answered yet, with an id above `after`, oldest first; run 0 is all runs."""
+
+    def result(self, request: int) -> dict[str, Any] | None:
+        """What became of a request; None while it waits, and where the engine gave no result."""
+
+    def bell(self, run: int) -> Bell | None:
+        """A bell for the requests of this run, which the caller closes; run 0 is all runs.
+
+        None where requests are found by polling.
+        """
 
     def has_changed(self) -> bool:
         """Has anything been committed since the last call? True on the first call; cheap enough to call often."""
@@ -351,3 +432,11 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close the database."""
+
+
+def known_run(store: Store, run: int) -> RunRow:
+    """The row of a run; raises StoreError where there is none."""
+    row = store.run(run)
+    if row is None:
+        raise StoreError("no-such-run", f"there is no run {run}", hint="`resile status` lists them")
+    return row

@@ -25,5 +25,15 @@ class StoreGone(StoreError):
     """The database was deleted or replaced while it was open."""
 
 
+class KeyInUse(StoreError):
+    """Another run has this key."""
+
+
 class StoreMissing(StoreError):
     """There is no database to read."""
+
+
+def run_exists(run: int, place: str) -> StoreError:
+    """The error for a copy of a run whose number is taken."""
+    hint = "copy into an empty database, or leave this run out"
+    return StoreError("run-exists", f"there is a run {run} in {place} already", where=place, hint=hint)

@@ -77,9 +77,17 @@ def check_holder(run: int, holder: Lease | None, token: str) -> None:
 
 def _is_gone(lease: Lease) -> bool:
     """Is the holder known to be dead? Only for a process of this boot and pid namespace can that be known."""
+    if lease.pid == os.getpid() and lease.pid_started == _own_start_ticks(lease.pid):
+        # Most leases that a server looks at are its own.
+        return False
     if not lease.boot or lease.host != os.uname().nodename or lease.boot != _boot():
         return False
     return _start_ticks_of(lease.pid) != lease.pid_started
+
+
+@cache
+def _own_start_ticks(pid: int) -> str:
+    return _start_ticks_of(pid)
 
 
 def _boot() -> str:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
+from msgspec.json import encode
 
 from resile.core.actions import DropLetter, KeepLetter, Note
 from resile.model.codec import content_hash
@@ -32,11 +33,14 @@ from resile.store.contract import (
     Request,
     RunRow,
     Snapshot,
-    output_of,
+    Store,
+    known_run,
     row_of_letter,
 )
-from resile.store.errors import StoreError
-from resile.store.progress import Progress
+from resile.store.errors import KeyInUse, LeaseHeld, StoreError, run_exists
+from resile.store.memory_servers import MemoryServerTables, ServerData
+from resile.store.progress import Progress, Tickets, flush_outputs
+from resile.store.server_tables import Submission
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -64,6 +68,7 @@ class _Run:
         self.lease: Lease | None = None
         self.fence = 0
         self.requests: list[Request] = []
+        self.submission: Submission | None = None
 
 
 _NOTHING = _Run(RunRow(id=0, workflow="", dialect="", definition="", status=""), ())
@@ -81,16 +86,23 @@ class MemoryDatabase:
         self.definitions: dict[str, bytes] = {}
         self.compiled: dict[str, str] = {}
         self.runs: dict[int, _Run] = {}
+        self.last_run = 0
         self.requested = 0
+        self.results: dict[int, dict[str, Any]] = {}
+        self.server = ServerData()
         self.names = {1: os.urandom(8).hex()}
 
-    def commit(self, batches: Sequence[Batch]) -> None:
-        """Write some batches: all of them, or none."""
+    def commit(self, batches: Sequence[Batch]) -> dict[int, StoreError]:
+        """Write some batches; return why those are left out, by index, whose engines lost their lease."""
+        refused: dict[int, StoreError] = {}
         with self.lock:
             self.faults.before("commit")
-            for batch in batches:
-                leases.check_holder(batch.run, self.runs.get(batch.run, _NOTHING).lease, batch.token)
-            for batch in batches:
+            for index, batch in enumerate(batches):
+                try:
+                    leases.check_holder(batch.run, self.runs.get(batch.run, _NOTHING).lease, batch.token)
+                except LeaseHeld as error:
+                    refused[index] = error
+                    continue
                 kept = self.runs[batch.run]
                 kept.entries += batch.entries
                 kept.jobs.update(batch.jobs)
@@ -101,7 +113,10 @@ class MemoryDatabase:
                 kept.row = kept.row if batch.row is None else structs.replace(batch.row, id=batch.run)
                 kept.snapshot = batch.snapshot or kept.snapshot
                 kept.requests = [request for request in kept.requests if request.id not in batch.answered]
+                self.results |= {number: result for number, result in batch.answered.items() if result is not None}
+                self.server.announce(batch)
             self.version += 1
+        return refused
 
 
 def _obey(run: int, letters: dict[tuple[str, int], LetterRow], order: KeepLetter | DropLetter) -> None:
@@ -119,28 +134,37 @@ class MemoryWriter(Progress):
     def __init__(self, database: MemoryDatabase) -> None:
         super().__init__()
         self._database = database
-        self._waiting: list[Batch] = []
+        self._waiting: list[tuple[Batch, Tickets]] = []
         self._submitted = 0
         self.closed = False
 
-    def submit(self, batch: Batch, *, at_once: bool = False) -> int:  # noqa: ARG002
+    def submit(self, batch: Batch, *, at_once: bool = False) -> int:
         self._submitted += 1
-        self._waiting.append(batch)
+        self.put(batch, self, at_once=at_once)
+        return self._submitted
+
+    def put(self, batch: Batch, tickets: Tickets, *, at_once: bool) -> None:  # noqa: ARG002
+        """Queue a batch, and commit it unless commits are held."""
+        self._waiting.append((batch, tickets))
         if not self._database.faults.hold:
             self.commit()
-        return self._submitted
 
     def commit(self) -> None:
         """Commit all waiting batches in one transaction."""
-        batches, self._waiting = self._waiting, []
-        if not batches or self.error is not None:
+        waiting, self._waiting = self._waiting, []
+        if not waiting or self.error is not None:
             return
         try:
-            self.flush_output(output_of(batches))
-            self._database.commit(batches)
-            self.move(len(batches))
+            waiting = flush_outputs(waiting)
+            refused = self._database.commit([batch for batch, _ in waiting])
         except StoreError as error:
             self.stop(error)
+            return
+        for index, (_, tickets) in enumerate(waiting):
+            if index in refused:
+                tickets.stop(refused[index])
+            elif tickets.error is None:
+                tickets.move(1)
 
     def flush(self) -> None:
         self.commit()
@@ -170,12 +194,36 @@ class MemoryStore:
             name = database.names[run] = os.urandom(8).hex()
             return name
 
-    def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
+    def create_run(
+        self, row: RunRow, definition: bytes, jobs: Sequence[JobRow], submit_priority: int | None = None
+    ) -> int:
         with self._writing("create_run") as database:
+            if row.key and self.run_with_key(row.key) is not None:
+                raise KeyInUse("key-in-use", f"another run has the key {row.key}")
             database.definitions[content_hash(definition)] = definition
-            run = len(database.runs) + 1
-            database.runs[run] = _Run(structs.replace(row, id=run), jobs)
+            run = database.last_run = database.last_run + 1
+            kept = database.runs[run] = _Run(structs.replace(row, id=run), jobs)
+            if submit_priority is not None:
+                kept.submission = Submission(run, submit_priority, row.created_at, row.created_at)
             return run
+
+    def import_run(self, source: Store, run: int) -> None:
+        row, identity = known_run(source, run), self.identity(run + 1)
+        with self._writing("import_run") as database:
+            if run in database.runs:
+                raise run_exists(run, "this store")
+            database.definitions[row.definition] = source.definition(row.definition)
+            kept = _Run(row, list(source.jobs(run)))
+            kept.entries = list(source.entries(run))
+            kept.attempts = {(one.job, one.epoch, one.attempt): one for one in source.attempts(run)}
+            kept.letters = {(one.name, one.index): one for one in source.letters(run)}
+            kept.scopes = {one.scope: one for one in source.kept_scopes(run)}
+            kept.snapshot = source.latest_snapshot(run)
+            runs = sorted((database.runs | {run: kept}).items())
+            database.runs.clear()
+            database.runs.update(runs)
+            database.last_run = max(database.last_run, run)
+            database.names = {run + 1: identity} | database.names | {run: source.identity(run)}
 
     def definition(self, content_hash: str) -> bytes:
         found = self._database.definitions.get(content_hash)
@@ -204,11 +252,16 @@ class MemoryStore:
     def reading(self) -> AbstractContextManager[object]:
         return self._database.lock
 
-    def runs(self, limit: int = 100) -> list[RunRow]:
-        return [kept.row for kept in reversed(self._database.runs.values())][:limit]
+    def runs(self, limit: int = 100, before: int | None = None) -> list[RunRow]:
+        rows = (kept.row for kept in reversed(self._database.runs.values()))
+        return [row for row in rows if before is None or row.id < before][:limit]
 
     def run(self, run: int) -> RunRow | None:
         return self._read(run).row if run in self._database.runs else None
+
+    def run_with_key(self, key: str) -> RunRow | None:
+        rows = (kept.row for kept in self._database.runs.values())
+        return next((row for row in rows if key and row.key == key), None)
 
     def jobs(self, run: int) -> Iterator[JobRow]:
         jobs = self._read(run).jobs
@@ -235,15 +288,39 @@ class MemoryStore:
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
         return self._read(run).scopes.get(scope)
 
+    def kept_scopes(self, run: int) -> Iterator[KeptScope]:
+        scopes = self._read(run).scopes
+        return iter([scopes[scope] for scope in sorted(scopes)])
+
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
         with self._writing("purge_letters"):
             kept = self._run_of_lease(lease)
             before = len(kept.letters)
             for key in list(kept.letters) if keys is None else keys:
                 kept.letters.pop(key, None)
-            if keys is None:
-                kept.scopes.clear()
             return before - len(kept.letters)
+
+    def delete_run(self, lease: Lease) -> None:
+        with self._writing("delete_run") as database:
+            gone = self._run_of_lease(lease).row.definition
+            del database.runs[lease.run]
+            server = database.server
+            server.claims = {key: claim for key, claim in server.claims.items() if claim.run != lease.run}
+            used = {kept.row.definition for kept in database.runs.values()} | set(database.compiled.values())
+            if gone not in used:
+                database.definitions.pop(gone, None)
+
+    def run_bytes(self, run: int) -> int:
+        return sum(len(encode(entry)) for entry in self._read(run).entries)
+
+    def size_bytes(self) -> int:
+        return sum(self.run_bytes(run) for run in self._database.runs)
+
+    def compact(self, now: float) -> str:
+        for kept in self._database.runs.values():
+            if not leases.is_free(kept.lease, now):
+                return f"run {kept.row.id} is being driven"
+        return ""
 
     def writer(self) -> MemoryWriter:
         if self._writer is not None and not self._writer.closed:
@@ -277,10 +354,24 @@ class MemoryStore:
             kept = self._run_of(run)
             database.requested += 1
             kept.requests.append(Request(database.requested, run, at, kind, body))
+            if kept.submission is not None:
+                due = at if kept.submission.due_at is None else min(at, kept.submission.due_at)
+                kept.submission = structs.replace(kept.submission, due_at=due)
             return database.requested
 
     def requests(self, run: int, after: int = 0) -> list[Request]:
-        return [request for request in self._read(run).requests if request.id > after]
+        runs = [self._read(run)] if run else self._database.runs.values()
+        found = [request for kept in runs for request in kept.requests if request.id > after]
+        return sorted(found, key=lambda request: request.id)
+
+    def result(self, request: int) -> dict[str, Any] | None:
+        return self._database.results.get(request)
+
+    def server_tables(self) -> MemoryServerTables:
+        return MemoryServerTables(self._database.server, self._database.runs, self._writing)
+
+    def bell(self, run: int) -> None:  # noqa: ARG002
+        return None
 
     def has_changed(self) -> bool:
         version, seen = self._database.version, self._seen

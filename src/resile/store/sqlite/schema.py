@@ -29,16 +29,25 @@ MIGRATIONS: tuple[str, ...] = (
     "4_leases_by_boot.sql",
     "5_identity.sql",
     "6_fences.sql",
+    "7_labels.sql",
+    "8_servers.sql",
 )
 # The oldest version that this Resile reads as it is: what it lacks has a default.
 READABLE = 3
 WITH_IDENTITY = 5
+WITH_SERVERS = 8
 
 
 def version(db: apsw.Connection, path: str, newest: int) -> int:
-    """How many migrations were applied to this database; refuses a foreign one, or one that is newer than `newest`."""
-    found, owner = int(db.pragma("user_version")), int(db.pragma("application_id"))
-    if owner != APPLICATION_ID and (found or owner or db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get):
+    """How many migrations were applied to this database; refuses a foreign one, or one that is newer than `newest`.
+
+    One statement asks for all of it: another process may be migrating the database between two.
+    """
+    found, owner, has_tables = db.execute(
+        "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id),"
+        " EXISTS (SELECT 1 FROM sqlite_schema)"
+    ).get
+    if owner != APPLICATION_ID and (found or owner or has_tables):
         raise StoreError(
             "store-foreign",
             f"{path} is the database of another program",
@@ -52,7 +61,7 @@ def version(db: apsw.Connection, path: str, newest: int) -> int:
             where=path,
             hint="use the newer Resile that wrote it, or name another file with --db or $RESILE_DB",
         )
-    return found
+    return int(found)
 
 
 def check(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:

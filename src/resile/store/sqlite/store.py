@@ -10,6 +10,7 @@ Readers see the last commit; readers and writers never wait for each other (WAL)
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -22,10 +23,23 @@ from msgspec.structs import astuple
 from resile.core.actions import Note
 from resile.model.codec import content_hash
 from resile.model.items import KeptScope
+from resile.store import encoding
 from resile.store import lease as leases
-from resile.store.contract import AttemptRow, Entry, JobRow, Lease, LetterCount, LetterRow, Request, RunRow, Snapshot
-from resile.store.errors import StoreError, StoreGone
-from resile.store.sqlite import rows, schema
+from resile.store.contract import (
+    AttemptRow,
+    Entry,
+    JobRow,
+    Lease,
+    LetterCount,
+    LetterRow,
+    Request,
+    RunRow,
+    Snapshot,
+    Store,
+    known_run,
+)
+from resile.store.errors import KeyInUse, StoreError, StoreGone, StoreMissing, run_exists
+from resile.store.sqlite import deletion, rows, schema
 from resile.store.sqlite.connection import connect, explain, write_refused, writing
 from resile.store.sqlite.witness import Witness, damage_error
 
@@ -33,21 +47,28 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from resile.store.sqlite.group_commit import SqliteWriter
+    from resile.store.sqlite.server_tables import SqliteServerTables
 
 COMPILED_MAX = 1_000
 JOBS_PER_INSERT = 1_024
+# How long a reader waits for the process that creates the database.
+CREATION_SECONDS_MAX = 10.0
+CREATION_SECONDS_STEP = 0.02
 
 _INSERT_RUN = f"INSERT INTO runs ({rows.RUN.partition(', ')[2]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+_SELECT_SCOPES = "SELECT scope, outer_scope, body FROM kept_scopes WHERE run = ?"
 
 T = TypeVar("T")
 
 
 def _only(row: tuple[Any]) -> Any:
-    return row[0]
+    (value,) = row
+    return value
 
 
 def _definition(row: tuple[Any]) -> bytes:
-    return rows.to_definition(row[0])
+    return rows.to_definition(_only(row))
 
 
 class SqliteStore:
@@ -74,11 +95,11 @@ class SqliteStore:
         known = self._witness.known_events()
         if known and self._witness.is_empty():
             raise damage_error(path, "it has been a database and is empty now")
-        self._db = connect(path, readonly=readonly)
+        self._db = self._connect(migrations) if readonly else connect(path, readonly=False)
         self._reader: apsw.Connection | None = self._db if readonly else None
         try:
-            (schema.check if readonly else schema.migrate)(self._db, path, migrations)
             if not readonly:
+                schema.migrate(self._db, path, migrations)
                 self._witness.begin()
                 if not known:
                     self._witness.remember(0, 0)
@@ -90,6 +111,32 @@ class SqliteStore:
         except StoreError:
             self._db.close()
             raise
+
+    def _connect(self, migrations: Sequence[str]) -> apsw.Connection:
+        """Open a database for reading; one that another process is creating when its tables are there."""
+        deadline = time.monotonic() + CREATION_SECONDS_MAX
+        # Before the first connection, which makes side files of its own.
+        may_come = self._witness.may_be_in_creation()
+        while True:
+            # Before the database is read: it may be complete a moment later.
+            was_complete = bool(self._witness.known_events())
+            db = connect(self.path, readonly=True)
+            try:
+                schema.check(db, self.path, migrations)
+                return db
+            except StoreMissing:
+                db.close()
+                if was_complete:
+                    raise damage_error(self.path, f"its runs are gone, because {self.path}-wal is missing") from None
+                if time.monotonic() > deadline or not may_come:
+                    raise
+                time.sleep(CREATION_SECONDS_STEP)
+            except apsw.Error as error:
+                db.close()
+                raise explain(error, self.path) from error
+            except StoreError:
+                db.close()
+                raise
 
     def identity(self, run: int | None = None) -> str:
         if (self._first(_only, "PRAGMA user_version") or 0) < schema.WITH_IDENTITY:
@@ -103,16 +150,36 @@ class SqliteStore:
             self._db.execute("REPLACE INTO identity VALUES (?, ?)", (run, name))
         return name
 
-    def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
+    def create_run(
+        self, row: RunRow, definition: bytes, jobs: Sequence[JobRow], submit_priority: int | None = None
+    ) -> int:
         with self._writing():
+            if row.key and self._db.execute("SELECT 1 FROM runs WHERE key = ?", (row.key,)).get is not None:
+                raise KeyInUse("key-in-use", f"another run has the key {row.key}", where=self.path)
             self._keep(row.definition, definition)
             self._db.execute(_INSERT_RUN, rows.run_values(row))
             run = self._db.last_insert_rowid()
+            if row.labels or row.key:
+                labels = encoding.to_json(row.labels)
+                self._db.execute("UPDATE runs SET labels = ?, key = ? WHERE id = ?", (labels, row.key, run))
+            if submit_priority is not None:
+                values = (run, submit_priority, row.created_at, row.created_at)
+                self._db.execute("INSERT INTO submissions VALUES (?, ?, ?, ?)", values)
             waiting = iter(jobs)
             while some := list(islice(waiting, JOBS_PER_INSERT)):
-                rows.REPLACE_JOBS.into(self._db, rows.job_values(run, some))
+                rows.REPLACE_JOBS.into(self._db, encoding.job_values(run, some))
         self._witness.remember(run, 0)
         return run
+
+    def import_run(self, source: Store, run: int) -> None:
+        from resile.store.sqlite.transfer import insert_run
+
+        row, identity = known_run(source, run), self.identity(run + 1)
+        with self._writing():
+            if self._db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).get is not None:
+                raise run_exists(run, self.path)
+            self._keep(row.definition, source.definition(row.definition))
+            insert_run(self._db, source, row, identity)
 
     def definition(self, content_hash: str) -> bytes:
         found = self._first(_definition, "SELECT body FROM definitions WHERE hash = ?", content_hash)
@@ -133,25 +200,21 @@ class SqliteStore:
                 "DELETE FROM compiled WHERE id <= (SELECT max(id) FROM compiled) - ? RETURNING definition",
                 (COMPILED_MAX,),
             ).fetchall()
-            self._db.executemany(
-                "DELETE FROM definitions WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM runs WHERE definition = ?1)"
-                " AND NOT EXISTS (SELECT 1 FROM compiled WHERE definition = ?1)",
-                old,
-            )
+            deletion.delete_unused(self._db, old)
 
     def latest_snapshot(self, run: int) -> Snapshot | None:
         return self._first(lambda row: Snapshot(*row), "SELECT seq, format, state FROM snapshots WHERE run = ?", run)
 
     def entries(self, run: int, after: int = 0) -> Iterator[Entry]:
         sql = f"SELECT place & {rows.SEQ_MASK}, event, notes FROM log WHERE place > ? AND place < ? ORDER BY place"
-        return self._all(rows.to_entry, sql, rows.place(run, after), rows.place(run + 1, 0))
+        return self._all(encoding.to_entry, sql, rows.place(run, after), rows.place(run + 1, 0))
 
     def notes(self, run: int, after: int = 0) -> Iterator[Note]:
         # The entry that holds `after` may hold later notes as well.
         sql = """SELECT notes FROM log WHERE place < ?3 AND place >= ifnull(
             (SELECT max(place) FROM log WHERE place >= ?1 AND place <= ?2), ?1) ORDER BY place"""
         places = (rows.place(run, 0), rows.place(run, after), rows.place(run + 1, 0))
-        for notes in self._all(lambda row: rows.from_json(row[0], tuple[Note, ...]), sql, *places):
+        for notes in self._all(lambda row: encoding.from_json(_only(row), tuple[Note, ...]), sql, *places):
             yield from (note for note in notes if note.seq > after)
 
     @contextmanager
@@ -162,29 +225,33 @@ class SqliteStore:
         except apsw.Error as error:
             raise explain(error, self.path) from error
 
-    def runs(self, limit: int = 100) -> list[RunRow]:
-        return list(self._all(rows.to_run, f"SELECT {rows.RUN} FROM runs ORDER BY id DESC LIMIT ?", limit))
+    def runs(self, limit: int = 100, before: int | None = None) -> list[RunRow]:
+        sql = f"{rows.SELECT_RUNS} WHERE id < ? ORDER BY id DESC LIMIT ?"
+        return list(self._all(rows.to_run, sql, rows.SEQ_MASK if before is None else before, limit))
 
     def run(self, run: int) -> RunRow | None:
-        return self._first(rows.to_run, f"SELECT {rows.RUN} FROM runs WHERE id = ?", run)
+        return self._first(rows.to_run, f"{rows.SELECT_RUNS} WHERE id = ?", run)
+
+    def run_with_key(self, key: str) -> RunRow | None:
+        return self._first(rows.to_run, f"{rows.SELECT_RUNS} WHERE key = ? AND key != ''", key)
 
     def jobs(self, run: int) -> Iterator[JobRow]:
-        return self._all(rows.to_job, f"SELECT {rows.JOB} FROM jobs WHERE run = ? ORDER BY id", run)
+        return self._all(encoding.to_job, f"SELECT {encoding.JOB} FROM jobs WHERE run = ? ORDER BY id", run)
 
     def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
-        select, order = f"SELECT {rows.ATTEMPT} FROM attempts WHERE run = ?", "ORDER BY job, epoch, attempt"
+        select, order = f"SELECT {encoding.ATTEMPT} FROM attempts WHERE run = ?", "ORDER BY job, epoch, attempt"
         if job is None:
-            return self._all(rows.to_attempt, f"{select} {order}", run)
-        return self._all(rows.to_attempt, f"{select} AND job = ? {order}", run, job)
+            return self._all(encoding.to_attempt, f"{select} {order}", run)
+        return self._all(encoding.to_attempt, f"{select} AND job = ? {order}", run, job)
 
     def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
         select, order = f"{rows.SELECT_LETTERS} AND idx > ?", "ORDER BY name, idx"
         if name is None:
-            return self._all(rows.to_letter, f"{select} {order}", run, after_index)
-        return self._all(rows.to_letter, f"{select} AND name = ? {order}", run, after_index, name)
+            return self._all(encoding.to_letter, f"{select} {order}", run, after_index)
+        return self._all(encoding.to_letter, f"{select} AND name = ? {order}", run, after_index, name)
 
     def letter(self, run: int, name: str, index: int) -> LetterRow | None:
-        return self._first(rows.to_letter, f"{rows.SELECT_LETTERS} AND name = ? AND idx = ?", run, name, index)
+        return self._first(encoding.to_letter, f"{rows.SELECT_LETTERS} AND name = ? AND idx = ?", run, name, index)
 
     def letter_counts(self, run: int) -> list[LetterCount]:
         columns = "name, map, step, job, scope, count(*)"
@@ -192,10 +259,10 @@ class SqliteStore:
         return list(self._all(lambda row: LetterCount(*row), sql, run))
 
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
-        sql = "SELECT outer_scope, body FROM kept_scopes WHERE run = ? AND scope = ?"
-        return self._first(
-            lambda row: KeptScope(scope, row[0], rows.from_json(row[1], dict[str, Any])), sql, run, scope
-        )
+        return self._first(encoding.to_scope, f"{_SELECT_SCOPES} AND scope = ?", run, scope)
+
+    def kept_scopes(self, run: int) -> Iterator[KeptScope]:
+        return self._all(encoding.to_scope, f"{_SELECT_SCOPES} ORDER BY scope", run)
 
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
         with self._writing():
@@ -206,9 +273,27 @@ class SqliteStore:
                 self._db.executemany(f"{delete} AND name = ? AND idx = ?", [(lease.run, *key) for key in keys])
                 return self._db.total_changes() - before
             self._db.execute(delete, (lease.run,))
-            gone = self._db.total_changes() - before
-            self._db.execute("DELETE FROM kept_scopes WHERE run = ?", (lease.run,))
-            return gone
+            return self._db.total_changes() - before
+
+    def delete_run(self, lease: Lease) -> None:
+        # Before the rows: a witness of a run that is gone would report it as lost.
+        self._witness.forget(lease.run)
+        with self._writing():
+            leases.check_holder(lease.run, rows.lease_of(self._db, lease.run), lease.token)
+            deletion.delete_run(self._db, lease.run)
+
+    def run_bytes(self, run: int) -> int:
+        return deletion.run_bytes(self._reading_connection(), run)
+
+    def size_bytes(self) -> int:
+        return deletion.size_bytes(self.path)
+
+    def compact(self, now: float) -> str:
+        self._witness.check()
+        try:
+            return deletion.compact(self._db, now)
+        except apsw.Error as error:
+            raise explain(error, self.path) from error
 
     def writer(self) -> SqliteWriter:
         from resile.store.sqlite.group_commit import SqliteWriter
@@ -228,7 +313,9 @@ class SqliteStore:
             self._check_known(run)
             last = self._db.execute("SELECT fence FROM runs WHERE id = ?", (run,)).get
             mine = leases.take(run, now, seconds, rows.lease_of(self._db, run), last=last)
-            self._db.execute(f"REPLACE INTO leases ({rows.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(mine))
+            self._db.execute(
+                f"REPLACE INTO leases ({encoding.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(mine)
+            )
             self._db.execute("UPDATE runs SET fence = ? WHERE id = ?", (mine.number, run))
         return mine
 
@@ -253,15 +340,31 @@ class SqliteStore:
         with self._writing():
             self._check_known(run)
             self._db.execute(
-                "INSERT INTO requests (run, at, kind, body) VALUES (?, ?, ?, ?)", (run, at, kind, rows.to_json(body))
+                "INSERT INTO requests (run, at, kind, body) VALUES (?, ?, ?, ?)",
+                (run, at, kind, encoding.to_json(body)),
             )
-            return self._db.last_insert_rowid()
+            number = self._db.last_insert_rowid()
+            self._db.execute("UPDATE submissions SET due_at = min(ifnull(due_at, ?1), ?1) WHERE run = ?2", (at, run))
+            return number
 
     def requests(self, run: int, after: int = 0) -> list[Request]:
         # On the writing connection, because a half-read stream would show an old snapshot.
-        question = f"SELECT {rows.REQUEST} FROM requests WHERE run = ? AND NOT taken AND id > ? ORDER BY id"
+        which = "run = ?" if run else "run > ?"
+        question = f"SELECT {encoding.REQUEST} FROM requests WHERE {which} AND NOT taken AND id > ? ORDER BY id"
         self._witness.check()
-        return list(self._read(self._db, rows.to_request, question, (run, after)))
+        return list(self._read(self._db, encoding.to_request, question, (run, after)))
+
+    def result(self, request: int) -> dict[str, Any] | None:
+        sql = "SELECT result FROM requests WHERE id = ? AND result IS NOT NULL"
+        return next(self._read(self._db, encoding.to_result, sql, (request,)), None)
+
+    def server_tables(self) -> SqliteServerTables:
+        from resile.store.sqlite.server_tables import SqliteServerTables
+
+        return SqliteServerTables(self._db, self._witness)
+
+    def bell(self, run: int) -> None:  # noqa: ARG002
+        return None
 
     def has_changed(self) -> bool:
         version = self._first(_only, "PRAGMA data_version")
@@ -271,7 +374,7 @@ class SqliteStore:
     def find_damage(self) -> list[str]:
         found: list[str] = []
         checks: tuple[tuple[str, Callable[[Any], str]], ...] = (
-            ("PRAGMA integrity_check", lambda row: str(row[0]).strip()),
+            ("PRAGMA integrity_check", lambda row: str(_only(row)).strip()),
             ("PRAGMA foreign_key_check", lambda row: f"a row of {row[0]} belongs to a row of {row[2]} that is gone"),
         )
         try:

@@ -12,13 +12,16 @@ others checkpoint it or move it; copies and backups have none. A file system wit
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 
 from resile.store.errors import StoreDamaged, StoreGone
 
 _PREFIX = "user.resile."
 WAL = "-wal"
+JOURNAL = "-journal"
 PAGE_BYTES_MIN = 512
+RECENT_SECONDS_MAX = 60.0
 
 
 class Witness:
@@ -59,6 +62,11 @@ class Witness:
         """Is the file too short to be a database? Even one whose content is still in the WAL has a first page."""
         return os.path.getsize(self.path) < PAGE_BYTES_MIN
 
+    def may_be_in_creation(self) -> bool:
+        """May another process be creating the tables: has the file a side file, or was it written to lately?"""
+        path = os.path.realpath(self.path)
+        return _is_recent(path) or any(os.path.exists(path + ending) for ending in (WAL, JOURNAL))
+
     def known_events(self) -> dict[int, int]:
         """For each run that was driven since the last clean exit the number of its last durable event; run 0 is the
         database itself.
@@ -75,12 +83,20 @@ class Witness:
         with suppress(OSError):
             os.setxattr(self.path, f"{_PREFIX}{run}", b"%d" % seq)
 
-    def forget(self) -> None:
-        """Forget the runs, because the database itself holds all of them, without its WAL."""
+    def forget(self, only: int | None = None) -> None:
+        """Forget the runs, because the database itself holds all of them, without its WAL; or one that is deleted."""
         with suppress(OSError):
             for run in self.known_events():
-                if run:
+                if run and only in (None, run):
                     os.removexattr(self.path, f"{_PREFIX}{run}")
+
+
+def _is_recent(path: str) -> bool:
+    """Was a file written to lately?"""
+    try:
+        return abs(time.time() - os.stat(path).st_mtime) < RECENT_SECONDS_MAX
+    except OSError:
+        return False
 
 
 def _file(path: str) -> tuple[int, int] | None:
