@@ -23,7 +23,7 @@ def ended(**fields: object) -> Ended:
 
 def failure_of(**fields: object) -> Failure:
     """The failure that such an end comes to."""
-    failure = evidence.outcome_of(ended(**fields), open_output("nowhere"), timeout_seconds=30.0).failure
+    failure = evidence.outcome_of(ended(**fields), open_output("nowhere"), evidence.Limits(30.0, 1 << 30)).failure
     assert failure is not None
     return failure
 
@@ -46,6 +46,10 @@ def test_success_has_no_failure() -> None:
         ({"wait_status": 3 << 8, "oom_kills": 1}, ("exit", 3, None, "exit code 3")),
         ({"wait_status": 15, "reason": "timeout"}, ("timeout", 143, 15, "timed out after 30s")),
         ({"wait_status": 0, "reason": "timeout"}, ("timeout", 0, None, "timed out after 30s")),
+        (
+            {"wait_status": 9, "reason": "oom", "rss_bytes_max": 3 << 29},
+            ("oom", 137, 9, "out of memory: it used 1.5 GiB, `resources.memory` is 1 GiB"),
+        ),
         ({"wait_status": 15, "reason": "killed"}, ("canceled", 143, 15, "ended on request")),
         (
             {"spawn_error": errno.ENOENT, "spawn_stage": "exec"},

@@ -40,9 +40,10 @@ class Driver:
         confirm: Callable[[], None] = lambda: None,
         fence: Fence | None = None,
         launcher: Prestarted | None = None,
+        kind: type[LocalExecutor] = LocalExecutor,
     ) -> None:
         self.folder = str(folder)
-        self.executor = LocalExecutor(
+        self.executor = kind(
             self.folder,
             slots=slots,
             label=label,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -18,7 +19,8 @@ import pytest
 from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Lost, OutputLost, Report, Started, Withdrawn
 from resile.executors.local import recovery
-from resile.executors.local.executor import SILENT_DEATHS_MAX, read_greeting
+from resile.executors.local.executor import SILENT_DEATHS_MAX
+from resile.executors.local.greeting import read_greeting
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.wire import frame
 
@@ -109,8 +111,12 @@ def test_nothing_is_lost_when_the_next_engine_dies_before_it_acknowledged(tmp_pa
 def test_engine_and_launcher_dead(tmp_path: Path) -> None:
     """When both are killed what ran is lost and its processes are gone, escapees too; what waited is withdrawn."""
     escapee = "setsid sh -c 'echo $$ > escapee; exec sleep 600' & echo $$ > leader; wait"
-    with dead_engine(tmp_path, escapee, "echo $$ > second; exec sleep 600", "touch three"):
-        pids = [read_pid(tmp_path / name) for name in ("escapee", "leader", "second")]
+    # Without its tag and its parent, in a group of its own: only its session says whose it is.
+    code = "import os, time; os.setpgid(0, 0); print(os.getpid(), flush=True); time.sleep(600)"
+    bare = f"(env -i {sys.executable} -c '{code}' > bare &); echo $$ > second; exec sleep 600"
+    with dead_engine(tmp_path, escapee, bare, "touch three"):
+        pids = [read_pid(tmp_path / name) for name in ("escapee", "leader", "bare", "second")]
+        assert os.getpgid(pids[2]) != os.getpgid(pids[3]) == os.getsid(pids[2])
         launcher = launcher_pid(tmp_path)
         os.kill(launcher, signal.SIGKILL)
         wait_until_gone(launcher)
@@ -217,6 +223,21 @@ def test_a_bad_frame_costs_the_connection_not_the_attempts(tmp_path: Path) -> No
             ended = driver.until_count(Ended, 1)[0]
             assert isinstance(ended, Ended)
             assert driver.out(ended) == b"fine"
+
+
+def test_four_that_say_nothing_may_wait(tmp_path: Path) -> None:
+    """One more costs the connection that came first, so that silent ones can't keep an engine out."""
+    os.mkfifo(tmp_path / "gate")
+    with dead_engine(tmp_path, "cat gate", "true"):
+        folder = os.fsencode(tmp_path / "launcher")
+        first, *others = [wait_for(lambda: system_calls.connect(folder)) for _ in range(4)]
+        fifth = wait_for(lambda: system_calls.connect(folder))
+        fifth.sendall(frame(b"?"))
+        assert fifth.recv(1) == first.recv(1) == b""
+        assert select.select(others, [], [], 0)[0] == []
+        for connection in (first, *others, fifth):
+            connection.close()
+        (tmp_path / "gate").write_text("fine")
 
 
 def test_an_engine_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
@@ -339,12 +360,29 @@ def test_a_full_disk_stops_new_starts_until_there_is_room(tmp_path: Path) -> Non
         driver.shell("true", job=2)
         ended = driver.run(sh(3, "touch three"))[3]
         assert (ended.spawn_error, ended.spawn_stage) == (errno.ENOSPC, "output")
+        assert not recovery.has_all_lines(str(spool), [])
         limit_file_size(launcher, resource.RLIM_INFINITY)
         wait_for(lambda: b"\nE 3 1 " in spool.read_bytes())
+        wait_for(lambda: recovery.has_all_lines(str(spool), []))
         assert driver.run(sh(4, "exit 4"))[4].wait_status == 4 << 8
         lines = b" ".join(line[:3] for line in spool.read_bytes().splitlines()[1:])
         assert lines == b"B 1 S 1 E 1 B 2 E 2 E 3 B 4 S 4 E 4"
     assert not (tmp_path / "three").exists()
+
+
+def test_a_file_for_output_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    """The system's own number is reported, not a guess that the disk is full."""
+    with driving(tmp_path, slots=2) as driver:
+        os.mkfifo(tmp_path / "fifo")
+        driver.executor.start([sh(1, "echo > here; exec cat < fifo")])
+        wait_for((tmp_path / "here").exists)
+        (tmp_path / "launcher").rename(tmp_path / "aside")
+        ended = driver.run(sh(2, "touch two"))[2]
+        (tmp_path / "aside").rename(tmp_path / "launcher")
+        assert (ended.spawn_error, ended.spawn_stage) == (errno.ENOENT, "output")
+        (tmp_path / "fifo").write_text("")
+        driver.until_count(Ended, 1)
+    assert not (tmp_path / "two").exists()
 
 
 def test_an_engine_that_dies_before_its_launcher_got_to_work(tmp_path: Path) -> None:

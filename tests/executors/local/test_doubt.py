@@ -10,6 +10,8 @@ import pytest
 
 from resile.executors.contract import Ended, Lost, Report, Withdrawn
 from resile.executors.local import processes
+from resile.executors.local.recovery import read_spool
+from resile.model.failure import LogRange
 
 from .driver import Driver, driving, lives, sh, wait_until_gone
 
@@ -106,3 +108,21 @@ def test_a_launcher_that_dies_after_its_spool_is_gone_loses_what_waited(tmp_path
         assert [report.job for report in driver.until_count(Lost, 2)] == [1, 2]
         assert not lives(pid)
     assert not (tmp_path / "two").exists()
+
+
+def test_an_end_that_was_recorded_and_is_missing_shows_that_records_were_cut(tmp_path: Path) -> None:
+    """Unless the launcher itself dropped lines, or another launcher wrote that end."""
+    spool = leave(tmp_path)
+    data, log = spool.read_bytes(), LogRange(f"launcher/{spool.stem}-0-0")
+    shorter = data[: data.index(b"E 1 1 ")]
+    found = []
+    for text in (data, shorter, shorter.replace(b"\nB", b"\nC\nB")):
+        spool.write_bytes(text)
+        driver = Driver(tmp_path)
+        found.append(
+            (driver.executor.lacks_end(1, 1, log), driver.executor.lacks_end(1, 1, LogRange("launcher/x-0-0")))
+        )
+        pid = max(author.pid for path in spool.parent.glob("*.spool") if (author := read_spool(str(path))[0]))
+        driver.executor.close(finished=True)
+        wait_until_gone(pid)
+    assert found == [(False, False), (True, False), (False, False)]

@@ -45,6 +45,20 @@ def test_a_child_keeps_the_grace_when_its_shell_is_gone(tmp_path: Path) -> None:
     assert driver.out(ended) == b"cleaned\n"
 
 
+def test_a_kill_of_what_is_over_or_ending_changes_nothing(tmp_path: Path) -> None:
+    """An attempt that its timeout ends keeps that reason and its grace; one that has ended is ignored."""
+    text = "trap 'touch ending; until [ -e go ]; do sleep 0.01; done; exit 7' TERM; while :; do sleep 0.01; done"
+    with driving(tmp_path) as driver:
+        driver.shell("true", job=1)
+        driver.executor.start([sh(2, text, 0.2, 60.0)])
+        wait_for((tmp_path / "ending").exists)
+        driver.executor.kill(2, 1)
+        driver.executor.kill(1, 1)
+        assert driver.run(sh(3, "touch go"))[3].wait_status == 0
+        ended = {report.job: report for report in driver.until_count(Ended, 3) if isinstance(report, Ended)}
+    assert (ended[2].reason, ended[2].wait_status) == ("timeout", 7 << 8)
+
+
 def test_one_that_left_the_session_is_killed_too(tmp_path: Path) -> None:
     """A child that escaped by setsid does not survive its attempt's kill, even where it ignores SIGTERM."""
     escapee = "trap '' TERM; echo $$ > escapee; while :; do sleep 1; done"
@@ -102,6 +116,21 @@ def test_what_a_normal_end_leaves_running_is_left_alone(tmp_path: Path) -> None:
         assert lives(pid)
     os.kill(pid, 9)
     wait_until_gone(pid)
+
+
+def test_the_last_of_very_many_orphans_is_known_too(tmp_path: Path) -> None:
+    """The kernel lists a page of children at a time; one beyond the first page still can't write into a later range."""
+    os.mkfifo(tmp_path / "gate")
+    many = "echo $$ > group; i=0; while [ $i -lt 1000 ]; do sleep 600 & i=$((i+1)); done"
+    leftover = "(cat gate; echo INTRUDER; touch wrote) &"
+    with driving(tmp_path, slots=1) as driver:
+        driver.shell(many, job=1)
+        try:
+            driver.run(sh(2, leftover))
+            third = driver.run(sh(3, "echo go > gate; until [ -e wrote ]; do :; done; echo third"))[3]
+            assert driver.out(third) == b"third\n"
+        finally:
+            os.killpg(read_pid(tmp_path / "group"), 9)
 
 
 def test_orphans_of_a_running_attempt_do_not_pile_up(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def test_compaction_keeps_the_attempts_that_run(launcher: Launcher, tmp_path: Pa
     launcher.spool.append(RUNNING + OVER + FRESH)
     (fields,) = wire.take_frames(bytearray(wire.acknowledge_frame(len(RUNNING + OVER))))
     launcher.obey(fields)
-    assert (tmp_path / f"t{SUFFIX}").read_bytes() == HEADER + RUNNING + FRESH
-    assert launcher.spool.greet() == HEADER + RUNNING + FRESH
+    assert (tmp_path / f"t{SUFFIX}").read_bytes() == HEADER + b"C\n" + RUNNING + FRESH
+    assert launcher.spool.greet() == HEADER + b"C\n" + RUNNING + FRESH
 
 
 def test_what_is_written_after_a_compaction_follows_it(launcher: Launcher, tmp_path: Path) -> None:

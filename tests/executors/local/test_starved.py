@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from resile.executors.contract import Ended, Withdrawn
+from resile.executors.contract import Ended, Launch, Withdrawn
 
 from .driver import DROP, USER, Driver, sh, wait_for
 
 REAL_PYTHON = sys.executable
+# In so many folders the launcher looks for a program in vain, so that it spawns the attempt long after its line `B`.
+FOLDERS = 300_000
 NEXT_ENGINE = """
 import sys
 from pathlib import Path
@@ -85,6 +87,12 @@ def wait_for_line(driver: Driver, line: bytes) -> None:
     wait_for(lambda: line in spool.read_bytes().splitlines())
 
 
+def touch(is_slow: bool) -> Launch:
+    """An attempt that would make the file `ran`; for a slow one the launcher first searches a long PATH."""
+    path = (b"PATH", b":" * FOLDERS + b"/usr/bin:/bin")
+    return Launch(1, 1, (b"touch", b"ran"), env=(path,) if is_slow else ())
+
+
 def test_an_attempt_waits_for_a_process(tmp_path: Path) -> None:
     """While the user has no process left an attempt waits, another one ends, and it starts once there is one."""
     with started(tmp_path, slots=2, gates=1) as driver:
@@ -101,10 +109,11 @@ def test_an_attempt_waits_for_a_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["kill", "drain"])
-def test_an_attempt_that_waits_for_a_process_can_be_withdrawn(tmp_path: Path, order: str) -> None:
-    """A kill or an interrupt ends the wait at once, and the attempt never starts."""
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_an_attempt_that_waits_for_a_process_can_be_withdrawn(tmp_path: Path, order: str, is_slow: bool) -> None:
+    """A kill or an interrupt ends the wait at once, also if it comes just before, and the attempt never starts."""
     with started(tmp_path, slots=1) as driver, limited(driver):
-        driver.executor.start([sh(1, "touch ran")])
+        driver.executor.start([touch(is_slow)])
         wait_for_line(driver, b"B 1 1")
         if order == "kill":
             driver.executor.kill(1, 1)

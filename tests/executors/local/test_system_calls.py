@@ -73,3 +73,8 @@ def test_an_executor_does_not_talk_to_a_launcher_of_another_user(tmp_path: Path)
         peer.close()
     assert (caught.value.code, caught.value.where) == ("launcher_foreign", str(path))
     os.kill(pid, signal.SIGKILL)
+
+
+def test_a_folder_that_is_gone_has_no_launcher(tmp_path: Path) -> None:
+    """An engine whose folder of the launcher was deleted finds none, and starts one."""
+    assert system_calls.connect(os.fsencode(tmp_path / "gone")) is None

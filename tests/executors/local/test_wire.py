@@ -19,6 +19,7 @@ LAUNCH = Launch(
     0.25,
     (b"other",),
     after=((1, 1), (2, 4)),
+    memory_bytes=4096,
 )
 
 
@@ -44,6 +45,7 @@ def test_a_start_arrives_as_it_was_sent() -> None:
     )
     assert (start.env, start.cwd) == ([b"NAME=a=b", b"EMPTY="], b"inner")
     assert (start.timeout_seconds, start.grace_seconds, start.after) == (1.5, 0.25, [b"1 1", b"2 4"])
+    assert start.memory_bytes == 4096
 
 
 def test_a_nul_in_a_launch_makes_no_frame() -> None:
@@ -80,9 +82,10 @@ def test_a_malformed_start_is_refused(fields: list[bytes]) -> None:
 
 
 def test_a_frame_that_is_too_long_is_refused() -> None:
-    """A length beyond the limit is no frame of ours."""
+    """A length beyond 64 MiB is no frame of ours; of one with just that length the rest may still come."""
+    assert list(wire.take_frames(bytearray((64 << 20).to_bytes(4, "big")))) == []
     with pytest.raises(ValueError, match=r"^$"):
-        list(wire.take_frames(bytearray((wire.FRAME_BYTES_MAX + 1).to_bytes(4, "big"))))
+        list(wire.take_frames(bytearray(((64 << 20) + 1).to_bytes(4, "big"))))
 
 
 def test_a_started_line_is_read_as_it_was_written() -> None:

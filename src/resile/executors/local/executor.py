@@ -26,16 +26,17 @@ from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Records, Report, Withdrawn
 from resile.executors.fence import Fence
 from resile.executors.local import prestart, processes, recovery, wire
+from resile.executors.local.greeting import RECEIVE_BYTES, dismiss, read_greeting
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.system_calls import socket
 from resile.executors.local.prestart import Prestarted
 from resile.executors.local.recovery import Author, Key, SpooledAttempt
 from resile.executors.local.segments import SegmentReader
+from resile.executors.local.shared_records import SharedRecords, servers_of
 from resile.executors.local.spool import SUFFIX
 from resile.model.failure import LogRange
 from resile.model.folders import make_folder
 
-RECEIVE_BYTES = 256 * 1024
 ACKNOWLEDGE_BYTES = 128 * 1024
 SEND_SECONDS_MAX = 60
 GREETING_SECONDS_MAX = 15.0
@@ -60,20 +61,26 @@ class LocalExecutor(SegmentReader):
         secrets: Sequence[bytes] = (),
         launcher: Prestarted | None = None,
         clock_offset: float = 0.0,
+        starts: bool = True,
+        server: str = "",
     ) -> None:
         """Open the run with this output folder.
 
         `label` names run and epoch, without spaces; `launcher` comes from `prestart`. Reports have the time since the
-        boot plus `clock_offset`.
+        boot plus `clock_offset`. Unless it `starts` attempts it only watches those that an earlier engine left,
+        those of the `server` with this folder left out.
         """
         super().__init__(folder)
         self._folder = os.path.join(os.path.abspath(folder), wire.FOLDER)
         self._label = label
         self._fence = fence
         self._config = (slots, clock_offset, directory, tuple(secrets), dict(base_env))
+        # The frames of the profiles, for the next launcher.
+        self._profiles: dict[int, bytes] = {}
+        # The folders with the output of each profile, where many runs share a launcher.
+        self._epoch_folders: dict[int, str] = {}
         self._socket: socket.socket | None = None
-        self._token = ""
-        self._inbox = b""
+        self._token, self._inbox = "", b""
         self._received = self._reported = self._recorded = self._acknowledged = 0
         # The next result of `reports`: for an attempt that has just started, the words of its line, at `_start_index`.
         self._ready: list[Report | list[bytes] | None] = []
@@ -85,6 +92,8 @@ class LocalExecutor(SegmentReader):
         self._dead: list[str] = []
         self._silent_deaths = 0
         self.records: Records = "none"
+        # The launchers whose spool still has every line, unless it was cut.
+        self._uncompacted: set[str] = set()
         self._is_woken = False
         self._epoll = select.epoll()
         self._wakeup_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -93,8 +102,11 @@ class LocalExecutor(SegmentReader):
         spools = [name for name in os.listdir(self._folder) if name.endswith(SUFFIX)]
         if spools:
             self._recover(spools)
+        if servers := servers_of(folder, server):
+            self._add_shared(SharedRecords(servers))
         if self._socket is None:
-            self._open(launcher or prestart.prestart())
+            if starts:
+                self._open(launcher or prestart.prestart())
         elif launcher is not None:
             launcher.socket.close()
 
@@ -125,6 +137,15 @@ class LocalExecutor(SegmentReader):
         self._receive()
         self._settle(attempts)
 
+    def knows(self, job: int, attempt: int) -> bool:
+        """Has an earlier launcher, or engine, left a record of this attempt?"""
+        return (job, attempt) in self._spooled
+
+    def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:
+        spooled = self._spooled.get((job, attempt))
+        token = os.path.basename(log.segment).partition("-")[0]
+        return token in self._uncompacted and (spooled is None or spooled.end is None)
+
     def drain(self) -> None:
         self._send(wire.frame(wire.DRAIN))
 
@@ -142,7 +163,11 @@ class LocalExecutor(SegmentReader):
         return self._queued
 
     def acknowledge(self) -> None:
-        self._recorded = self._reported
+        self._acknowledge_to(self._reported)
+
+    def _acknowledge_to(self, reported: int) -> None:
+        """Note that the engines have recorded so many bytes of the launcher's lines."""
+        self._recorded = reported
         if self._recorded - self._acknowledged >= ACKNOWLEDGE_BYTES:
             self._acknowledge()
         # Until the next launcher has a spool, the old one shows that none is missing.
@@ -203,7 +228,8 @@ class LocalExecutor(SegmentReader):
         pairs = [name + b"=" + value for name, value in base_env.items()]
         fence = self._fence.number, os.fsencode(self._fence.path)
         files = self._token.encode(), os.fsencode(self._folder)
-        self._send(wire.configure_frame(*fence, *files, slots, offset, directory, secrets, pairs))
+        own = wire.configure_frame(*fence, *files, slots, offset, directory, secrets, pairs)
+        self._send(own + b"".join(self._profiles.values()))
 
     def _send(self, data: bytes) -> None:
         """Send frames. The launcher always reads, so this blocks only if the launcher was stopped."""
@@ -310,6 +336,8 @@ class LocalExecutor(SegmentReader):
         for path in paths:
             # Read again: a launcher that was alive a moment ago may have written its last lines since.
             author, lines = recovery.read_spool(path)
+            if author is not None and author.label == self._label and recovery.has_all_lines(path, lines):
+                self._uncompacted.add(author.token)
             if author is None or living is None or author.token != living.token:
                 self._dead.append(path)
                 if author is not None and author.label == self._label:
@@ -321,6 +349,12 @@ class LocalExecutor(SegmentReader):
             # lines after its greeting.
             recovery.fold(greeted, living, self._spooled)
             self._take(b"")
+
+    def _add_shared(self, shared: SharedRecords) -> None:
+        """Know the attempts of this run that servers have started."""
+        self._spooled = {**shared.attempts, **self._spooled}
+        if self.records != "here" and shared.found:
+            self.records = "here" if shared.of_this_boot else "former"
 
     def _connect(self, authors: list[Author]) -> tuple[Author | None, list[bytes]]:
         """Connect to the living launcher of this run; return its author and the lines of its greeting.
@@ -423,9 +457,14 @@ class LocalExecutor(SegmentReader):
 
     def _mark_lost_output(self, end: Ended | Withdrawn | Lost) -> Ended | Withdrawn | Lost:
         """An end from a spool: after a power cut it may be there although the output before it is not."""
-        if isinstance(end, Ended) and not self.is_whole(end.log) and not end.spawn_error:
+        if isinstance(end, Ended) and not end.spawn_error and not self._output_of(end.job).is_whole(end.log):
             return replace(end, spawn_error=EIO, spawn_stage="output")
         return end
+
+    def _output_of(self, job: int) -> SegmentReader:
+        """Reads the output of a job."""
+        del job
+        return self
 
     def _end_orphans(self, attempts: Sequence[Key], dead: str) -> set[Key]:
         """Kill the processes of attempts of dead launchers, and of that with the token `dead`; return which had one."""
@@ -434,17 +473,19 @@ class LocalExecutor(SegmentReader):
         tokens = {os.path.basename(path).removesuffix(SUFFIX) for path in self._dead}
         if dead:
             tokens.add(dead)
-        wanted: dict[bytes, tuple[int, float]] = {}
+        wanted: dict[bytes, tuple[int, float] | None] = {}
         keys: dict[bytes, Key] = {}
         boot = processes.boot_id().decode()
         for key in attempts:
             for token in tokens:
                 tag = processes.attempt_tag(token.encode(), wire.key_of(*key))
-                wanted[tag] = (0, 0.0)
+                wanted[tag] = None
                 keys[tag] = key
             spooled = self._spooled.get(key)
-            if spooled is not None and spooled.started is not None and spooled.author.boot == boot:
-                wanted[recovery.tag_of(spooled.author, key)] = (spooled.started.pid, spooled.born)
+            if spooled is not None and spooled.author.boot == boot:
+                tag = recovery.tag_of(spooled.author, key, spooled.profile)
+                wanted[tag] = (spooled.started.pid, spooled.born) if spooled.started is not None else (0, 0.0)
+                keys.setdefault(tag, key)
         return {keys[tag] for tag in processes.end_orphans(wanted) if tag in keys}
 
     def _end_all(self, author: Author, lines: list[bytes]) -> None:
@@ -452,30 +493,6 @@ class LocalExecutor(SegmentReader):
         spooled: dict[Key, SpooledAttempt] = {}
         recovery.fold(lines, author, spooled)
         running = {key: entry.started for key, entry in spooled.items() if entry.started and not entry.end}
-        tags = {recovery.tag_of(author, key): (started.pid, spooled[key].born) for key, started in running.items()}
-        processes.end_orphans(tags)
-
-
-def read_greeting(connection: socket.socket) -> tuple[list[bytes], bytes]:
-    """The lines that a launcher sends a new engine, and the data after them; nothing if it refuses or dies."""
-    text = b""
-    try:
-        while (end := text.find(b"\n" + wire.GREETING_END)) < 0:
-            data = connection.recv(RECEIVE_BYTES)
-            if not data:
-                return [], b""
-            text += data
-    except OSError:
-        return [], b""
-    connection.settimeout(None)
-    return text[:end].split(b"\n"), text[end + 1 + len(wire.GREETING_END) :]
-
-
-def dismiss(connection: socket.socket) -> None:
-    """Terminate a launcher of another epoch with its attempts, and wait until it is gone."""
-    try:
-        connection.sendall(wire.frame(wire.TERMINATE))
-        while connection.recv(RECEIVE_BYTES):
-            pass
-    except OSError:
-        pass
+        processes.end_orphans(
+            {recovery.tag_of(author, key): (started.pid, spooled[key].born) for key, started in running.items()}
+        )

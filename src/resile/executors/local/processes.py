@@ -76,7 +76,7 @@ def read_process(pid: int) -> Process | None:
     text = read_file(b"/proc/%d/stat" % pid, STAT_BYTES)
     # The command's name may contain spaces and parentheses; the fields begin after the last closing one.
     fields = text[text.rfind(b")") + 1 :].split()
-    return Process(pid, fields) if len(fields) > 19 else None
+    return Process(pid, fields) if fields else None
 
 
 def read_table() -> dict[int, Process]:
@@ -182,10 +182,10 @@ def send_all(found: dict[int, Process], *signals: int) -> None:
                 posix.close(descriptor)
 
 
-def end_orphans(attempts: dict[bytes, tuple[int, float]]) -> set[bytes]:
+def end_orphans(attempts: dict[bytes, tuple[int, float] | None]) -> set[bytes]:
     """SIGKILL all processes of attempts whose launcher is dead, and wait until they are gone.
 
-    `attempts` maps tag -> leader and when it was spawned (0 if no leader is known); returns the tags of the attempts
+    `attempts` maps tag -> leader and when it was spawned (None if no leader is known); returns the tags of the attempts
     that still had a process.
     """
     met: set[bytes] = set()
@@ -209,13 +209,17 @@ def kill_all(found: Iterable[Process], deadline: float) -> None:
             posix.close(descriptor)
 
 
-def orphans_of(attempts: dict[bytes, tuple[int, float]], known: dict[int, int], met: set[bytes]) -> dict[int, Process]:
+def orphans_of(
+    attempts: dict[bytes, tuple[int, float] | None], known: dict[int, int], met: set[bytes]
+) -> dict[int, Process]:
     """The living processes of these attempts, from one reading of the process table; updates `known` and `met`."""
     processes = read_table()
     leaders = {}
-    for tag, (leader, born) in attempts.items():
-        if leader and is_leader(processes.get(leader), born):
-            leaders[leader] = tag
+    for tag, started in attempts.items():
+        if started is not None:
+            leader, born = started
+            if is_leader(processes.get(leader), born):
+                leaders[leader] = tag
     seeds = set()
     for pid, entry in processes.items():
         tag = leaders.get(entry.session) or leaders.get(entry.group) or entry.tag

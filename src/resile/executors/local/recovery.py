@@ -6,13 +6,16 @@ After a power cut it may be gone, or short, or hold lines that were never writte
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from resile.executors.contract import Ended, Lost, Started, Withdrawn
 from resile.executors.local import processes, wire
+from resile.executors.local.spool import INCOMPLETE_MODE
 
 Key = tuple[int, int]
 _HEADER = (wire.HEADER.decode(), str(wire.VERSION))
@@ -29,12 +32,23 @@ class Author(Struct, frozen=True):
 
 
 class SpooledAttempt(Struct):
-    """The lines of a spool about one attempt; `born` is the boot time at which its leader was spawned."""
+    """The lines of a spool about one attempt; `born` is the boot time at which its leader was spawned.
+
+    The launcher of a server knows the attempt by a job number with this `profile` above its own.
+    """
 
     author: Author
     started: Started | None = None
     born: float = 0.0
     end: Ended | Withdrawn | Lost | None = None
+    profile: int = 0
+
+
+def renumber(spooled: SpooledAttempt, job: int, profile: int) -> SpooledAttempt:
+    """An attempt of a server's launcher, under the number that its job has in its own run."""
+    started = None if spooled.started is None else replace(spooled.started, job=job)
+    end = None if spooled.end is None else replace(spooled.end, job=job)
+    return SpooledAttempt(spooled.author, started, spooled.born, end, profile)
 
 
 def header_line(author: Author) -> bytes:
@@ -66,9 +80,9 @@ def end(author: Author) -> None:
         processes.kill_all([entry], time.monotonic() + processes.KILL_SECONDS_MAX)
 
 
-def tag_of(author: Author, key: Key) -> bytes:
+def tag_of(author: Author, key: Key, profile: int = 0) -> bytes:
     """The tag of an attempt that this launcher started."""
-    return processes.attempt_tag(author.token.encode(), wire.key_of(*key))
+    return processes.attempt_tag(author.token.encode(), wire.key_of(profile << wire.JOB_BITS | key[0], key[1]))
 
 
 def fold(lines: list[bytes], author: Author, spooled: dict[Key, SpooledAttempt]) -> None:
@@ -104,6 +118,14 @@ def read_spool(path: str) -> tuple[Author | None, list[bytes]]:
     except FileNotFoundError:
         return None, []
     return (decode_author(lines[0]), lines[1:]) if lines else (None, [])
+
+
+def has_all_lines(path: str, lines: list[bytes]) -> bool:
+    """Must every line of its launcher be in this spool? Not if it was compacted, or the disk had no room for it."""
+    try:
+        return wire.COMPACTED not in lines and stat.S_IMODE(os.stat(path).st_mode) != INCOMPLETE_MODE
+    except FileNotFoundError:
+        return False
 
 
 def find_end(path: str, job: int, attempt: int) -> Ended | None:

@@ -11,11 +11,26 @@ import os
 from collections.abc import Callable, Iterable
 
 from resile.executors.contract import OutputLost, Stream, output_size
-from resile.executors.local import recovery, wire
+from resile.executors.local import recovery, shared_records, wire
 from resile.executors.local.spool import SUFFIX
 from resile.model.failure import LogRange
 
 _ENDINGS: dict[Stream, str] = {"out": ".o", "err": ".e"}
+
+
+# The first letter of the name of a worker's segment; those of launchers begin with a hexadecimal digit.
+_WORKER = "w"
+
+
+def segment_of_worker(token: str, name: str) -> str:
+    """The segment with the output of an attempt on the worker of this name."""
+    return f"{wire.FOLDER}/{_WORKER}{token}-{name}"
+
+
+def worker_of(log: LogRange | None) -> str | None:
+    """The name of the worker that an attempt with this output ran on; None for an attempt on the engine's machine."""
+    token, _, name = os.path.basename(log.segment if log is not None else "").partition("-")
+    return name if token.startswith(_WORKER) else None
 
 
 class SegmentReader:
@@ -79,7 +94,11 @@ class SegmentReader:
         data = self._read(log, stream, start, length)
         token = os.path.basename(log.segment).partition("-")[0]
         spool = os.path.join(self._epoch_folder, wire.FOLDER, token + SUFFIX)
-        ended = recovery.find_end(spool, job, attempt) if data else None
+        ended = None
+        if data:
+            ended = recovery.find_end(spool, job, attempt) or shared_records.find_end(
+                self._epoch_folder, token, job, attempt
+            )
         return data if ended is None else data[: max(0, output_size(ended.log, stream) - start)]
 
     def _read(self, log: LogRange, stream: Stream, start: int, length: int) -> bytes:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SUFFIX = ".spool"
 COMPACT_BYTES = 512 * 1024
 HEADER_BYTES_MAX = 4096
+INCOMPLETE_MODE = 0o400
 _FLAGS = posix.O_RDWR | posix.O_APPEND | posix.O_CLOEXEC
 
 
@@ -41,13 +42,18 @@ class Spool:
         self.pending = b""
 
     def append(self, lines: bytes) -> bool:
-        """Append lines in one write; False if the disk is full (they are kept and written later)."""
+        """Append lines in one write; False if the disk is full (they are kept and written later).
+
+        While lines are missing the file can't be written to by its mode: so an engine knows that they were never there.
+        """
         self.size += len(lines)
-        data = self.pending + lines
+        data, was_pending = self.pending + lines, bool(self.pending)
         try:
             self.pending = data[posix.write(self.descriptor, data) :]
         except OSError:
             self.pending = data
+        if was_pending != bool(self.pending):
+            posix.fchmod(self.descriptor, INCOMPLETE_MODE if self.pending else 0o600)
         return not self.pending
 
     def greet(self) -> bytes:

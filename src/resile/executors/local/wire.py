@@ -5,14 +5,18 @@ arguments nor environment can contain:
 
     C number fence token folder slots offset directory nsecrets secret-in-hex... NAME=value...
                        settings that all attempts share; the first frame of every connection
-    S job attempt timeout grace cwd nargv nfallback after argv... fallback... NAME=value...
+    P profile fence folder directory nsecrets secret-in-hex... NAME=value...
+                       settings that the attempts of one run share, in a launcher of many runs (launcher/profiles.py)
+    Q profile          forget these settings
+    S job attempt timeout[ memory] grace cwd nargv nfallback after argv... fallback... NAME=value...
     K job attempt      end it: SIGTERM, grace, SIGKILL; a queued one is withdrawn
     D                  withdraw everything queued
     A bytes last       the engine has recorded this many bytes of the lines of this connection; 1: nothing more is open
     T                  kill everything and exit
 
 The launcher serves the engine with the greatest `number`, and looks at its `fence` before each start (fence.py).
-`after` names attempts as `job attempt,job attempt`: this one waits for all of them (start_after.py).
+`after` names attempts as `job attempt,job attempt`: this one waits for all of them (start_after.py). The profile of an
+attempt is in the number of its job, above the bits of the job's own number: 0 is what the first frame says.
 
 Launcher to engine, and launcher to spool: lines of words.
 
@@ -22,6 +26,7 @@ Launcher to engine, and launcher to spool: lines of words.
     E job attempt started at status cpu rss segment out outlen err errlen reason errno stage oom
     W job attempt at                        it never starts
     L job attempt at                        it had begun, and how it ended is unknown
+    C                                       lines before this one were dropped, because an engine has recorded them
     R                                       end of the greeting: an engine that connects first receives the whole spool
 
 `-` is an empty word. Inside the launcher the key of an attempt, the words `job attempt`, identifies it.
@@ -45,8 +50,12 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 FOLDER = "launcher"
 
 CONFIGURE, START, KILL, DRAIN, ACKNOWLEDGE, TERMINATE = b"C", b"S", b"K", b"D", b"A", b"T"
+DEFINE, FORGET = b"P", b"Q"
+# The bits of a job's own number; those above them are the profile's.
+JOB_BITS = 32
 HEADER, BEGINS, STARTED, ENDED, WITHDRAWN, LOST, GREETING_ENDS = b"H", b"B", b"S", b"E", b"W", b"L", b"R"
 GREETING_END = GREETING_ENDS + b"\n"
+COMPACTED = b"C"
 ABOUT_ATTEMPTS = frozenset((BEGINS, STARTED, ENDED, WITHDRAWN, LOST))
 _NONE = b"-"
 _OF_STARTS = (BEGINS + b" ", STARTED + b" ")
@@ -63,14 +72,29 @@ class Start:
     `env` holds `NAME=value`, `after` holds keys.
     """
 
-    __slots__ = ("after", "argv", "cwd", "env", "fallback", "grace_seconds", "key", "timeout_seconds")
+    __slots__ = (
+        "after",
+        "argv",
+        "cwd",
+        "env",
+        "fallback",
+        "grace_seconds",
+        "key",
+        "memory_bytes",
+        "profile",
+        "timeout_seconds",
+    )
 
     def __init__(self, fields: list[bytes]) -> None:
         _, job, attempt, timeout, grace, self.cwd, argv_count, fallback_count, after, *rest = fields
         first = int(argv_count)
         second = first + int(fallback_count)
-        self.key = key_of(int(job), int(attempt))
+        number = int(job)
+        self.key = key_of(number, int(attempt))
+        self.profile = number >> JOB_BITS
+        timeout, _, memory = timeout.partition(b" ")
         self.timeout_seconds = float(timeout)
+        self.memory_bytes = int(memory or 0)
         self.grace_seconds = float(grace)
         self.after = after.split(b",") if after else []
         self.argv, self.fallback, self.env = rest[:first], rest[first:second], rest[second:]
@@ -102,13 +126,29 @@ def configure_frame(
     return frame(CONFIGURE, *own, b"%d" % len(hidden), *hidden, *env)
 
 
+def profile_frame(
+    profile: int, fence: bytes, folder: bytes, directory: bytes, secrets: Iterable[bytes], env: list[bytes]
+) -> bytes:
+    """The frame that defines a profile; `folder` is that of the segments."""
+    hidden = [secret.hex().encode() for secret in secrets]
+    return frame(DEFINE, b"%d" % profile, fence, folder, directory, b"%d" % len(hidden), *hidden, *env)
+
+
+def forget_frame(profile: int) -> bytes:
+    """The frame after which no attempt with this profile starts."""
+    return frame(FORGET, b"%d" % profile)
+
+
 def start_frame(launch: Launch) -> bytes | None:
     """The frame that starts an attempt; None if a field holds a NUL, which would split it in two."""
+    limits = b"%.6f" % launch.timeout_seconds
+    if launch.memory_bytes:
+        limits += b" %d" % launch.memory_bytes
     fields = [
         START,
         b"%d" % launch.job,
         b"%d" % launch.attempt,
-        b"%.6f" % launch.timeout_seconds,
+        limits,
         b"%.6f" % launch.grace_seconds,
         launch.cwd,
         b"%d" % len(launch.argv),
@@ -166,6 +206,18 @@ class Configuration:
         self.number = int(number)
         self.slots = int(slots)
         self.offset = float(offset)
+        self.secrets = [bytes.fromhex(field.decode()) for field in rest[: int(count)]]
+        self.env = rest[int(count) :]
+
+
+class ProfileFields:
+    """The arguments of `profile_frame`, from the fields of a DEFINE frame."""
+
+    __slots__ = ("directory", "env", "fence", "folder", "profile", "secrets")
+
+    def __init__(self, fields: list[bytes]) -> None:
+        _, profile, self.fence, self.folder, self.directory, count, *rest = fields
+        self.profile = int(profile)
         self.secrets = [bytes.fromhex(field.decode()) for field in rest[: int(count)]]
         self.env = rest[int(count) :]
 

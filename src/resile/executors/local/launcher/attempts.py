@@ -18,23 +18,21 @@ Runs inside the launcher, so only built-in modules are imported.
 from __future__ import annotations
 
 import posix
-import time
 from _thread import allocate_lock
 from errno import ENOSPC
 
 from resile.executors import descriptors
-from resile.executors.fence import OPEN
+from resile.executors.fence import FenceReader
 from resile.executors.local import processes, wire
 from resile.executors.local.launcher import system_calls
+from resile.executors.local.launcher.memory import OOM, MemoryLimits
 from resile.executors.local.launcher.orphans import Orphans
 from resile.executors.local.launcher.output import ABANDONED_MAX, Output
 from resile.executors.local.launcher.pool import AGAIN_SECONDS, AGAIN_SECONDS_MAX, NEVER, PASSING, SECONDS_MAX, SlotPool
 from resile.executors.local.launcher.spawner import Spawner
 from resile.executors.local.launcher.start_after import WaitingStarts
 from resile.executors.local.launcher.system_calls import signal
-from resile.executors.local.oom import OomCounter
 from resile.executors.local.processes import boot_seconds
-from resile.executors.redaction import Patterns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Callable
 
+    from resile.executors.local.launcher.profiles import Profile
     from resile.executors.local.launcher.slots import Slot
     from resile.executors.local.wire import Start
 
@@ -50,7 +49,6 @@ CHECK_AGAIN_SECONDS = 0.1
 SWEEP_SECONDS = 1.0
 GIVE_UP_SECONDS = 5.0
 TIMEOUT, KILLED = b"timeout", b"killed"
-_KILLED_BY_KERNEL = (signal.SIGKILL, (128 + signal.SIGKILL) << 8)
 
 
 class Attempts:
@@ -82,14 +80,15 @@ class Attempts:
         self.output = Output(epoll)
         self.orphans = Orphans(epoll)
         self.spawner = Spawner()
-        self.secrets = Patterns(())
+        # What attempts share, by the numbers that their jobs carry.
+        self.profiles: dict[int, Profile] = {}
         self.folder = self.token = b""
-        self.fence = -1
+        self.fence = FenceReader()
         # Why no attempt may start: the spool can't be written.
         self.blocked_errno = ENOSPC
         self.clock_offset = 0.0
         self.check_at = NEVER
-        self.oom = OomCounter()
+        self.memory = MemoryLimits()
         # Read once for all attempts that are checked or killed in one turn, because reading it takes milliseconds.
         self.table: dict[int, processes.Process] | None = None
 
@@ -104,19 +103,6 @@ class Attempts:
             if any(slot.reason for slot in self.running.values()):
                 self.check_at = 0.0
 
-    def watch_fence(self, path: bytes) -> None:
-        """Obey this fence from now on; one that is gone is closed."""
-        if self.fence >= 0:
-            posix.close(self.fence)
-        try:
-            self.fence = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
-        except OSError:
-            self.fence = -1
-
-    def is_fenced(self) -> bool:
-        """Has a newer engine closed the fence, so that nothing may start for the present one?"""
-        return self.fence < 0 or posix.pread(self.fence, 1, 0) != OPEN
-
     def set_slots(self, wanted: int) -> None:
         """Open at most so many slots, and no more than there are descriptors for.
 
@@ -124,7 +110,7 @@ class Attempts:
         """
         soft, hard = descriptors.open_files_max()
         if wanted > descriptors.slots_within(soft) and soft < hard:
-            self.spawner.soft_limit = soft
+            self.spawner.raised = (soft, hard)
             descriptors.set_soft(hard)
             soft = hard
         self.pool.count_max = max(1, min(wanted, descriptors.slots_within(soft)))
@@ -187,7 +173,8 @@ class Attempts:
             slot.line = wire.begins_line(start.key)
             self.lines.append(slot.line)
             self.publish()
-        if self.blocked_errno or self.is_fenced():
+        profile = self.profiles.get(start.profile)
+        if self.blocked_errno or profile is None or profile.fence.is_closed():
             # If this process died now, no engine would know about the attempt; or a newer engine may start it.
             slot.reset()
             self.pool.free.append(slot)
@@ -196,10 +183,13 @@ class Attempts:
             else:
                 self.report_withdrawn(start.key)
             return False
-        slot.out.begin(self.secrets)
-        slot.err.begin(self.secrets)
+        if slot.folder != profile.folder:
+            slot.enter(profile.folder)
+        slot.out.begin(profile.secrets)
+        slot.err.begin(profile.secrets)
         slot.key = start.key
         slot.order = start
+        slot.profile = profile
         slot.has_started = allocate_lock()
         slot.has_started.acquire()
         slot.grace_seconds = start.grace_seconds
@@ -212,8 +202,8 @@ class Attempts:
         try:
             while not slot.closed:
                 slot.has_work.acquire()
-                while slot.order is not None:
-                    self.run_attempt(slot, slot.order)
+                while slot.order is not None and slot.profile is not None:
+                    self.run_attempt(slot, slot.order, slot.profile)
         except BaseException:
             self.report_error()
         finally:
@@ -222,39 +212,38 @@ class Attempts:
             with self.lock:
                 self.check_by(0.0)
 
-    def run_attempt(self, slot: Slot, start: Start) -> None:
+    def run_attempt(self, slot: Slot, start: Start, profile: Profile) -> None:
         """Spawn one attempt, and wait until its leader exits."""
         if slot.turn is not None:
             with slot.turn:
                 slot.turn = None
+        if start.memory_bytes:
+            self.memory.prepare(slot, start.memory_bytes)
         until = boot_seconds() + SECONDS_MAX
         pause = AGAIN_SECONDS
         while True:
             # Read the clock before the spawn, which returns when the program already runs.
             slot.started = boot_seconds()
-            if self.spawner.soft_limit:
+            if self.spawner.raised:
                 # The spawner lowers the limit for a moment; other threads open files only with the lock held.
                 with self.lock:
-                    pid, errno, stage = self.spawner.spawn(start, slot.actions)
+                    pid, errno, stage = self.spawner.spawn(start, slot.actions, profile.environment, profile.directory)
             else:
-                pid, errno, stage = self.spawner.spawn(start, slot.actions)
+                pid, errno, stage = self.spawner.spawn(start, slot.actions, profile.environment, profile.directory)
             with self.lock:
                 slot.release_turn()
                 if pid:
                     self.leader_started(slot, pid, start.timeout_seconds)
                     break
-                slot.is_waiting = errno in PASSING and slot.started + pause < until and not slot.reason
-                if not slot.is_waiting:
+                if errno not in PASSING or slot.started + pause >= until or slot.is_interrupted():
                     self.free_unstarted(slot, errno, stage)
                     return
-            # A kill interrupts the wait.
-            slot.interrupted.acquire(timeout=pause)
-            pause = min(2 * pause, AGAIN_SECONDS_MAX)
-            if slot.reason or self.is_fenced():
-                slot.reason = KILLED
+            if slot.interrupted.acquire(timeout=pause) or profile.fence.is_closed():
                 with self.lock:
+                    slot.interrupt()
                     self.free_unstarted(slot, errno, stage)
                 return
+            pause = min(2 * pause, AGAIN_SECONDS_MAX)
         # Reap with the lock held: until then no other process gets the pid, and any thread may signal it.
         posix.waitid(posix.P_PID, pid, posix.WEXITED | posix.WNOWAIT)
         with self.lock:
@@ -264,7 +253,8 @@ class Attempts:
     def leader_started(self, slot: Slot, pid: int, timeout_seconds: float) -> None:
         """Note that the leader of an attempt runs, and signal it if the attempt was killed before it had a pid."""
         slot.pid = pid
-        slot.is_waiting = False
+        if slot.memory_max:
+            self.check_by(self.memory.enter(slot))
         if timeout_seconds > 0:
             slot.deadline = slot.started + timeout_seconds
         place = (slot.segment, slot.out.start, slot.err.start)
@@ -277,8 +267,9 @@ class Attempts:
         self.check_by(min(slot.deadline, slot.started + LISTEN_AFTER_SECONDS))
 
     def free_unstarted(self, slot: Slot, errno: int, stage: bytes) -> None:
-        """Report an attempt that could not be spawned, or was killed while it waited for that, and free its slot."""
-        key, is_withdrawn = slot.key, slot.reason and errno in PASSING
+        """Report an attempt that could not be spawned, or may no longer wait for that, and free its slot."""
+        key, is_withdrawn = slot.key, errno in PASSING and slot.is_interrupted()
+        self.memory.leave(slot)
         del self.running[key]
         slot.reset()
         self.pool.free.append(slot)
@@ -332,11 +323,9 @@ class Attempts:
                 self.publish()
             slot.drain()
         status = slot.usage[0]
-        oom_kills = 0
-        if status in _KILLED_BY_KERNEL and not slot.reason:
-            # The clock of the kernel's log.
-            kernel_now = time.monotonic()
-            oom_kills = self.oom.kills(slot.pid, kernel_now, kernel_now - (boot_seconds() - slot.started))
+        if slot.memory_max:
+            self.memory.close(slot)
+        oom_kills = self.memory.kernel_kills(slot) if status else 0
         out, err = slot.out, slot.err
         errno = out.errno or err.errno
         lengths = [pipe.size - pipe.start + pipe.lost for pipe in (out, err)]
@@ -419,7 +408,11 @@ class Attempts:
             if now >= slot.deadline:
                 self.terminate(slot, TIMEOUT, now)
                 return min(slot.deadline, now + CHECK_AGAIN_SECONDS)
-            return slot.deadline if slot.listened else min(slot.deadline, slot.started + LISTEN_AFTER_SECONDS)
+            due = min(slot.deadline, self.memory.watch(slot, now, self.members)) if slot.memory_max else slot.deadline
+            if not due:
+                self.terminate(slot, OOM, now)
+                return now
+            return due if slot.listened else min(due, slot.started + LISTEN_AFTER_SECONDS)
         if not slot.reaped and now < slot.deadline:
             return slot.deadline
         found = self.members(slot)
@@ -437,20 +430,23 @@ class Attempts:
         return now + CHECK_AGAIN_SECONDS
 
     def terminate(self, slot: Slot, reason: bytes, now: float) -> None:
-        """Send SIGTERM to every process of an attempt; `advance` kills the rest when the grace is over."""
+        """Send SIGTERM to every process of an attempt; `advance` kills the rest when the grace is over.
+
+        One without memory gets SIGKILL, as from the kernel: it would use still more while it ends by itself.
+        """
         slot.reason = reason
         if not slot.pid:
-            if slot.is_waiting:
-                slot.interrupt()
+            slot.interrupt()
             return
         slot.deadline = now + slot.grace_seconds
         self.check_by(slot.deadline)
         found = self.members(slot)
         # The group first, so that no child forked in between is missed; then the processes that left the group.
-        system_calls.signal_group(slot.pid, signal.SIGTERM)
+        number = signal.SIGKILL if reason == OOM else signal.SIGTERM
+        system_calls.signal_group(slot.pid, number)
         system_calls.signal_group(slot.pid, signal.SIGCONT)
         outside = {pid: entry for pid, entry in found.items() if entry.group != slot.pid}
-        processes.send_all(outside, signal.SIGTERM, signal.SIGCONT)
+        processes.send_all(outside, number, signal.SIGCONT)
 
     def members(self, slot: Slot) -> dict[int, processes.Process]:
         """The living processes of an attempt, from the process table of this turn."""
@@ -480,12 +476,12 @@ class Attempts:
         self.release_followers(key, succeeded=False)
 
     def withdraw_all(self) -> None:
-        """Withdraw all attempts that are queued or wait for others."""
+        """Withdraw all attempts that are queued, wait for others, or have no process when their slot tries to start."""
         while self.queue or self.waiting.missing:
             self.withdraw(next(iter(self.queue or self.waiting.missing)))
         for slot in self.running.values():
-            if slot.is_waiting:
-                self.terminate(slot, KILLED, boot_seconds())
+            if not slot.pid:
+                slot.interrupt()
 
     def terminate_all(self) -> None:
         """Kill all attempts at once."""

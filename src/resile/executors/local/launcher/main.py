@@ -1,4 +1,5 @@
-"""The launcher: one lean process for each driven run. It starts attempts, watches them, and outlives the engine.
+"""The launcher: one lean process for each driven run, or for all runs of a server. It starts attempts and watches them,
+and it outlives the engine.
 
     engine --frames--> launcher --fork/exec--> attempts (own session each)
            <--lines---    |  \\--> spool (the same lines)
@@ -28,6 +29,7 @@ from resile.executors.local import wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.attempts import CHECK_AGAIN_SECONDS, Attempts
 from resile.executors.local.launcher.pool import NEVER
+from resile.executors.local.launcher.profiles import Profile, profile_of
 from resile.executors.local.processes import boot_seconds
 from resile.executors.local.spool import Spool
 from resile.executors.redaction import Patterns
@@ -233,7 +235,7 @@ class Launcher:
                 self.attempts.enqueue(wire.Start(fields))
             case wire.ACKNOWLEDGE:
                 if self.spool:
-                    running = [slot.line for slot in self.attempts.running.values()]
+                    running = [wire.COMPACTED + b"\n", *(slot.line for slot in self.attempts.running.values())]
                     received, last = wire.decode_acknowledgement(fields)
                     self.spool.acknowledge(received, running, last)
             case wire.KILL:
@@ -242,6 +244,11 @@ class Launcher:
                 self.attempts.withdraw_all()
             case wire.CONFIGURE:
                 self.configure(wire.Configuration(fields))
+            case wire.DEFINE:
+                given = wire.ProfileFields(fields)
+                self.attempts.profiles[given.profile] = profile_of(given)
+            case wire.FORGET:
+                self.attempts.profiles.pop(int(fields[1]), None)
             case wire.TERMINATE:
                 self.ending = True
                 self.attempts.terminate_all()
@@ -252,8 +259,8 @@ class Launcher:
         """Apply the run's settings; those of the first engine also say where the launcher keeps its files."""
         attempts = self.attempts
         self.number = given.number
-        attempts.watch_fence(given.fence)
-        if attempts.is_fenced():
+        attempts.fence.watch(given.fence)
+        if attempts.fence.is_closed():
             # Leave the socket in the folder to the launcher of a newer engine.
             self.detach()
             return
@@ -268,8 +275,9 @@ class Launcher:
                 attempts.blocked_errno = error.errno or ENOSPC
         attempts.set_slots(given.slots)
         attempts.clock_offset = given.offset
-        attempts.secrets = Patterns(given.secrets)
         attempts.spawner.configure(attempts.token, given.directory, given.env)
+        own = Profile(attempts.fence, attempts.folder, Patterns(given.secrets), attempts.spawner.environment)
+        attempts.profiles = {0: own}
 
     def flush(self) -> None:
         """Write the new lines to the spool, then send them to the engine.

@@ -13,9 +13,7 @@ import select
 
 from resile.executors.local import processes
 from resile.executors.local.launcher import system_calls
-
-CHILDREN_BYTES = 4096
-CHILDREN_BYTES_MAX = 1024 * 1024
+from resile.executors.local.launcher.memory import PAGE_BYTES
 
 
 class Orphans:
@@ -35,9 +33,10 @@ class Orphans:
 
     def find(self) -> list[processes.Process]:
         """New living orphans; those that have already ended are reaped."""
-        children = posix.pread(self.children, CHILDREN_BYTES, 0)
-        if len(children) == CHILDREN_BYTES:
-            children = posix.pread(self.children, CHILDREN_BYTES_MAX, 0)
+        children = b""
+        # However much is asked for, the kernel returns at most a page at a time.
+        while piece := posix.pread(self.children, PAGE_BYTES, len(children)):
+            children += piece
         found = []
         for pid in map(int, children.split()):
             if pid in self.known:

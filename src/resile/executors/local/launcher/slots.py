@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
 
+    from resile.executors.local.launcher.profiles import Profile
     from resile.executors.local.wire import Start
 
 READ_BYTES = 64 * 1024
@@ -39,6 +40,7 @@ class Pipe:
     def __init__(self) -> None:
         self.reader, self.writer = make_pipe()
         self.file = -1
+        self.path = b""
         self.size = self.start = self.errno = self.lost = 0
         self.redactor: Stream | None = None
 
@@ -71,6 +73,8 @@ class Pipe:
         """Append to the segment; keep the error of a full disk for the attempt's report, and count what is lost."""
         while data and not self.errno:
             try:
+                if self.file < 0:
+                    self.open_late()
                 written = posix.write(self.file, data)
             except OSError as error:
                 self.errno = error.errno or EINVAL
@@ -78,6 +82,26 @@ class Pipe:
             self.size += written
             data = data[written:]
         self.lost += len(data)
+
+    def use(self, path: bytes) -> None:
+        """Write to this file from now on; it is made when there is output for it."""
+        if self.file >= 0:
+            posix.close(self.file)
+            self.file = -1
+        self.path = path
+        self.size = self.start = 0
+
+    def open(self) -> None:
+        """Make the file."""
+        self.file = posix.open(self.path, _SEGMENT_FLAGS, 0o600)
+
+    def open_late(self) -> None:
+        """Make the file for its first output, and its folder where that is missing."""
+        try:
+            self.open()
+        except FileNotFoundError:
+            posix.mkdir(self.path.rpartition(b"/")[0], 0o700)
+            self.open()
 
     def renew(self, fresh: tuple[int, int]) -> int:
         """Use a new pipe, because a process may still hold the old one; return the old one's reading end."""
@@ -111,15 +135,16 @@ class Slot:
         # Released once the slot's attempt has started; `turn` is that of the slot whose attempt starts before this one.
         self.has_started = allocate_lock()
         self.turn: LockType | None = None
-        # Released to end the wait of an attempt that could not be spawned yet.
+        # Released when the attempt may no longer wait for a process: before it waits, or meanwhile.
         self.interrupted = allocate_lock()
-        self.interrupted.acquire()
         # False once the thread has ended.
         self.is_served = True
         self.number = number
         self.folder = folder
         self.token = token
         self.rolls = -1
+        # Are its segments in the folder of a profile?
+        self.moved = False
         self.out = Pipe()
         try:
             self.err = Pipe()
@@ -140,10 +165,16 @@ class Slot:
         # Why the launcher terminates the attempt.
         self.reason = b""
         self.order: Start | None = None
+        self.profile: Profile | None = None
         self.pid = 0
         self.started = self.deadline = self.grace_seconds = 0.0
-        self.listened = self.has_orphans = self.reaped = self.is_waiting = False
+        self.listened = self.has_orphans = self.reaped = False
+        self.interrupted.acquire(blocking=False)
         self.usage: tuple[int, float, int] = (0, 0.0, 0)
+        # The memory that all processes of the attempt may use (0: no limit), the most that was seen, and its cgroup.
+        self.memory_max = self.memory_peak = 0
+        self.measured_at = 0.0
+        self.cgroup = b""
         self.known: dict[int, int] = {}
 
     def rewire(self) -> None:
@@ -154,15 +185,19 @@ class Slot:
         self.readable.register(self.err.reader, select.POLLIN)
 
     def roll(self) -> None:
-        """Open the next pair of segments."""
+        """Open the next pair of segments; in the folder of a profile, once there is output for them."""
         self.rolls += 1
         self.segment = b"%s-%d-%d" % (self.token, self.number, self.rolls)
         for pipe, ending in ((self.out, b".o"), (self.err, b".e")):
-            file = posix.open(self.folder + b"/" + self.segment + ending, _SEGMENT_FLAGS, 0o600)
-            if pipe.file >= 0:
-                posix.close(pipe.file)
-            pipe.file = file
-            pipe.size = pipe.start = 0
+            pipe.use(self.folder + b"/" + self.segment + ending)
+            if not self.moved:
+                pipe.open()
+
+    def enter(self, folder: bytes) -> None:
+        """Write the output of the next attempts to segments in another folder."""
+        self.folder = folder
+        self.moved = True
+        self.roll()
 
     def release_turn(self) -> None:
         """Let the slot start whose attempt comes after this one."""
@@ -170,9 +205,13 @@ class Slot:
             self.has_started.release()
 
     def interrupt(self) -> None:
-        """End the wait of an attempt that could not be spawned yet."""
+        """If the system has no process for the attempt, it waits no longer."""
         if self.interrupted.locked():
             self.interrupted.release()
+
+    def is_interrupted(self) -> bool:
+        """May the attempt no longer wait for a process?"""
+        return not self.interrupted.locked()
 
     def has_output(self) -> bool:
         """Is there output that is not in the segments yet?"""

@@ -93,9 +93,9 @@ class Spawner:
         self.environment = Environment([])
         self.directory = b"/"
         self.token = b""
-        self.home = -1
-        # The limit of open files for attempts, if this process raised its own.
-        self.soft_limit = 0
+        self.home: int | None = None
+        # The limits of open files, for attempts and for this process, if it raised its own.
+        self.raised: tuple[int, int] | None = None
 
     def configure(self, token: bytes, directory: bytes, pairs: list[bytes]) -> None:
         """Set what all attempts share; an attempt that is being started keeps the previous settings."""
@@ -103,25 +103,32 @@ class Spawner:
         self.environment = Environment(pairs)
         posix.putenv(b"PATH", self.environment.path)
         self.directory = directory
-        if self.home >= 0:
+        if self.home is not None:
             posix.close(self.home)
-            self.home = -1
+            self.home = None
         self.enter_directory()
 
     def enter_directory(self) -> int:
         """Change to the run's directory; return an errno if that fails, else 0."""
         try:
-            if self.home < 0:
+            if self.home is None:
                 self.home = posix.open(self.directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
             posix.chdir(self.home)
         except OSError as error:
             return error.errno or ENOENT
         return 0
 
-    def spawn(self, start: Start, output: Actions) -> tuple[int, int, bytes]:
-        """Start an attempt that writes to `output`; return its pid, or 0 with the errno and the stage that failed."""
-        cwd, pairs, known = start.cwd, start.env, self.environment
-        if self.home < 0 and (errno := self.enter_directory()):
+    def spawn(
+        self, start: Start, output: Actions, known: Environment, directory: bytes = b""
+    ) -> tuple[int, int, bytes]:
+        """Start an attempt that writes to `output`; return its pid, or 0 with the errno and the stage that failed.
+
+        Its directory begins in `directory`, or where that is empty in the one that this process is in.
+        """
+        cwd, pairs = start.cwd, start.env
+        if directory:
+            cwd = path_in(directory, cwd) if cwd else directory
+        elif self.home is None and (errno := self.enter_directory()):
             return 0, errno, b"cwd"
         path = next((pair[5:] for pair in reversed(pairs) if pair.startswith(b"PATH=")), known.path)
         environment = known.extend([*pairs, b"%s=%s" % (TAG_VARIABLE, attempt_tag(self.token, start.key))])
@@ -148,12 +155,12 @@ class Spawner:
             call = _spawn
         pid = c_int()
         words = _text_array_of(argv)
-        raised = descriptors.open_files_max()[0] if self.soft_limit else 0
-        if raised:
-            descriptors.set_soft(self.soft_limit)
+        theirs, ours = self.raised or (None, None)
+        if theirs is not None:
+            descriptors.set_soft(theirs)
         errno = call(byref(pid), program, actions.opaque, self.attributes, words, environment)
-        if raised:
-            descriptors.set_soft(raised)
+        if ours is not None:
+            descriptors.set_soft(ours)
         return (0, errno) if errno else (pid.value, 0)
 
 

@@ -1,0 +1,113 @@
+"""What the launcher of a server wrote down about the attempts of one run.
+
+    FOLDER-OF-EPOCH/servers     a line for each server that drove the epoch: the run's profile there, and its folder
+    FOLDER-OF-SERVER/launcher/  the spools; a line about an attempt has the run's profile in the number of its job
+
+A server writes its folder down before it starts anything. So an engine that takes the run over later, in whichever
+process, finds the ends that were recorded, and never takes an attempt that runs there for one that did not start.
+"""
+
+from __future__ import annotations
+
+import os
+
+from resile.executors.contract import Ended
+from resile.executors.local import processes, recovery, wire
+from resile.executors.local.recovery import Key, SpooledAttempt
+from resile.executors.local.spool import SUFFIX
+
+POINTER = "servers"
+EPOCH_BITS = 20
+_JOB_MASK = (1 << wire.JOB_BITS) - 1
+
+
+def profile_of(run: int, epoch: int) -> int:
+    """The profile of an epoch of a run: its number in the launcher of a server."""
+    return run << EPOCH_BITS | epoch
+
+
+def run_of(profile: int) -> int:
+    """The run of a profile."""
+    return profile >> EPOCH_BITS
+
+
+def epoch_of(profile: int) -> int:
+    """The epoch of a profile."""
+    return profile & (1 << EPOCH_BITS) - 1
+
+
+def widen(profile: int, job: int) -> int:
+    """The number of a job among those of all runs."""
+    return profile << wire.JOB_BITS | job
+
+
+def narrow(job: int) -> tuple[int, int]:
+    """The profile and the job's own number in a number among those of all runs."""
+    return job >> wire.JOB_BITS, job & _JOB_MASK
+
+
+def servers_of(folder: str, besides: str = "") -> dict[str, int]:
+    """The folders of the servers that drove an epoch, which has this folder, each with its profile for the run.
+
+    That of the server with the folder `besides` is left out.
+    """
+    try:
+        with open(os.path.join(folder, POINTER), encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.partition(" ") for line in file.read().splitlines()]
+    except FileNotFoundError:
+        return {}
+    return {server: int(profile) for profile, _, server in lines if profile.isdigit() and server != besides}
+
+
+def write_down(folder: str, server: str, profile: int) -> None:
+    """Write down that the server with that folder drives the epoch that has this one."""
+    if server not in servers_of(folder):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        descriptor = os.open(os.path.join(folder, POINTER), flags, 0o600)
+        try:
+            os.write(descriptor, b"%d %s\n" % (profile, os.fsencode(server)))
+        finally:
+            os.close(descriptor)
+
+
+def find_end(folder: str, token: str, job: int, attempt: int) -> Ended | None:
+    """The end of an attempt that a server's launcher with this token started, if that has written it down."""
+    for server, profile in servers_of(folder).items():
+        spool = os.path.join(server, wire.FOLDER, token + SUFFIX)
+        ended = recovery.find_end(spool, widen(profile, job), attempt)
+        if ended is not None:
+            return ended
+    return None
+
+
+class SharedRecords:
+    """The attempts of one profile in the spools of some servers, by the numbers of the run's own jobs."""
+
+    def __init__(self, servers: dict[str, int]) -> None:
+        self.attempts: dict[Key, SpooledAttempt] = {}
+        self.found = False
+        self.of_this_boot = False
+        boot = processes.boot_id().decode()
+        for server, profile in servers.items():
+            for path in _spools_in(server):
+                author, lines = recovery.read_spool(path)
+                if author is None:
+                    continue
+                self.found = True
+                self.of_this_boot = self.of_this_boot or author.boot == boot
+                wide: dict[Key, SpooledAttempt] = {}
+                recovery.fold(lines, author, wide)
+                for (job, attempt), spooled in wide.items():
+                    owner, own = narrow(job)
+                    if owner == profile:
+                        self.attempts[own, attempt] = recovery.renumber(spooled, own, profile)
+
+
+def _spools_in(server: str) -> list[str]:
+    """The spools of a server's launchers, the oldest first."""
+    folder = os.path.join(server, wire.FOLDER)
+    try:
+        names = [name for name in os.listdir(folder) if name.endswith(SUFFIX)]
+    except FileNotFoundError:
+        return []
+    return sorted((os.path.join(folder, name) for name in names), key=os.path.getmtime)
