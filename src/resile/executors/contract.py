@@ -22,6 +22,14 @@ Stream = Literal["out", "err"]
 Records = Literal["here", "former", "none"]
 
 
+class Share(Struct, frozen=True, gc=False):
+    """What an attempt takes of the place where it runs, besides a slot."""
+
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    gpus: int = 0
+
+
 class Launch(Struct, frozen=True, gc=False):
     """One attempt, ready to run: bytes, because text from outside need not be valid UTF-8.
 
@@ -31,6 +39,10 @@ class Launch(Struct, frozen=True, gc=False):
 
     An attempt with `after` starts when all those attempts have ended by themselves with exit 0. If one of them ends in
     another way, or the executor no longer knows it, the attempt is withdrawn.
+
+    The executor ends an attempt whose processes together use more than `memory_bytes`; 0 is no limit.
+
+    Where many runs share several places, the attempt goes to one that has all its `labels` and room for its `share`.
     """
 
     job: int
@@ -44,6 +56,9 @@ class Launch(Struct, frozen=True, gc=False):
     call: Call | None = None
     threads: bool = False
     after: tuple[tuple[int, int], ...] = ()
+    memory_bytes: int = 0
+    labels: tuple[str, ...] = ()
+    share: Share = Share()
 
 
 class Started(Struct, frozen=True, gc=False):
@@ -59,10 +74,10 @@ class Started(Struct, frozen=True, gc=False):
 class Ended(Struct, frozen=True, gc=False):
     """An attempt is over. `wait_status` comes from wait4; `spawn_error` is an errno if the start failed.
 
-    `reason` says why the executor terminated it: "" (it did not), "timeout", "killed" (by `kill`). `spawn_stage` says
-    what failed with `spawn_error`: "cwd" (its directory), "exec" (its program), "output" (its output could not be
-    written). `oom_kills` counts out-of-memory kills that may explain a SIGKILL. `pid` is set if the start was
-    not reported: this report then covers both.
+    `reason` says why the executor terminated it: "" (it did not), "timeout", "killed" (by `kill`), "oom" (it used
+    more memory than it may). `spawn_stage` says what failed with `spawn_error`: "cwd" (its directory), "exec" (its
+    program), "output" (its output could not be written). `oom_kills` counts out-of-memory kills that may explain a
+    SIGKILL. `pid` is set if the start was not reported: this report then covers both.
     """
 
     job: int
@@ -104,20 +119,25 @@ class Returned(Struct, frozen=True, gc=False):
 
 
 class Withdrawn(Struct, frozen=True, gc=False):
-    """An attempt never starts: `kill` or `drain` hit it in the queue, or `find` has whole records without it."""
+    """An attempt never starts: `kill` or `drain` hit it in the queue, or `find` has whole records without it.
+
+    One that had `started` was ended, because the worker that ran it stopped.
+    """
 
     job: int
     attempt: int
     at: float
+    started: bool = False
 
 
 class Lost(Struct, frozen=True, gc=False):
-    """An attempt had started, and how it ended is unknown."""
+    """An attempt had started, and how it ended is unknown; `log` is the output that is known of it."""
 
     job: int
     attempt: int
     at: float
     why: str
+    log: LogRange | None = None
 
 
 class Adopted(Struct, frozen=True, gc=False):
@@ -176,7 +196,7 @@ class Executor(OutputReader, Protocol):
     """Starts, watches, kills and re-adopts attempts of one run, and stores their output.
 
     `records` says what it found when it was opened: records of attempts that an executor of this boot wrote (`here`),
-    only those of another boot (`former`), or none (`none`). They are there until `close` is told that nothing is open.
+    only those of another boot (`former`), or none (`none`). They are there until `close` learns that nothing is open.
     """
 
     records: Records
@@ -195,6 +215,12 @@ class Executor(OutputReader, Protocol):
 
         The value says whether the attempt is in doubt: it may have started without a record, so it is never withdrawn.
         Ask for all attempts in doubt before the first `acknowledge`, which drops everything else.
+        """
+
+    def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:
+        """After it was opened: is the record of this end missing, which an engine has recorded and which must be here?
+
+        Then the records were cut off, and prove nothing about attempts that they do not mention.
         """
 
     def drain(self) -> None:

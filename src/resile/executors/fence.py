@@ -7,7 +7,7 @@ The launcher and function workers look at the fence of their engine after they h
 before they start it: so either the newer engine finds that it begins, or it never starts. Of two engines that open
 fences at once at least one sees the other's.
 
-The launcher only needs `OPEN`, so only built-in modules are imported at the top.
+The launcher only needs `FenceReader`, so only built-in modules are imported at the top.
 """
 
 from __future__ import annotations
@@ -20,6 +20,47 @@ if TYPE_CHECKING:
 
 OPEN, CLOSED = b"+", b"-"
 _PREFIX, _SUFFIX = "engine-", ".fence"
+
+
+class FenceReader:
+    """The fence of the engine that a launcher serves."""
+
+    def __init__(self) -> None:
+        self._file = -1
+
+    def watch(self, path: bytes) -> None:
+        """Obey this fence from now on; one that is gone is closed."""
+        self.close()
+        try:
+            self._file = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+        except OSError:
+            self._file = -1
+
+    def is_closed(self) -> bool:
+        """Has a newer engine closed the fence, so that nothing may start for the present one?"""
+        return self._file < 0 or posix.pread(self._file, 1, 0) != OPEN
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._file >= 0:
+            posix.close(self._file)
+            self._file = -1
+
+
+class FenceAt:
+    """The fence of one of many engines that a launcher serves: opened for each look, so it holds no descriptor."""
+
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+
+    def is_closed(self) -> bool:
+        """Has a newer engine closed the fence?"""
+        reader = FenceReader()
+        reader.watch(self._path)
+        try:
+            return reader.is_closed()
+        finally:
+            reader.close()
 
 
 class Fence:

@@ -2,6 +2,7 @@
 
 spawn error            spawn      it did not start, or its output could not be stored
 reason "timeout"       timeout    even if it exited with 0 after SIGTERM
+reason "oom"           oom        the executor ended it, because it used more memory than its step may
 reason "killed"        canceled   the engine killed it
 SIGKILL (or 137)       oom        if the kernel killed it because memory ran out
 another signal         signal     exit code 128 + N
@@ -13,9 +14,11 @@ from __future__ import annotations
 
 import os
 
+from msgspec import Struct
+
 from resile.executors.contract import Ended, Lost, OutputReader, readable_output
 from resile.model.failure import FAILURE_KINDS, Failure, FailureKind, Kind, Outcome, Usage
-from resile.model.limits import MESSAGE_CHARACTERS_MAX, TAIL_BYTES
+from resile.model.limits import MESSAGE_CHARACTERS_MAX, TAIL_BYTES, size
 
 SIGKILL = 9
 SIGNATURE_CHARACTERS = 16
@@ -26,7 +29,17 @@ _STAGES = {
 }
 
 
-def outcome_of(ended: Ended, output: OutputReader, timeout_seconds: float = 0.0, directory: str = "") -> Outcome:
+class Limits(Struct, frozen=True, gc=False):
+    """What an attempt may use, for the message of one that used more; 0 is no limit."""
+
+    timeout_seconds: float = 0.0
+    memory_bytes: int = 0
+
+
+NO_LIMITS = Limits()
+
+
+def outcome_of(ended: Ended, output: OutputReader, limits: Limits = NO_LIMITS, directory: str = "") -> Outcome:
     """The outcome of an ended attempt; `output` reads the tails of its streams for a failure.
 
     `directory` is its working directory, for the message of a failed start.
@@ -38,7 +51,7 @@ def outcome_of(ended: Ended, output: OutputReader, timeout_seconds: float = 0.0,
     stdout = decode_text(readable_output(output, ended.log, "out", -TAIL_BYTES))
     stderr = decode_text(readable_output(output, ended.log, "err", -TAIL_BYTES))
     kind = kind_of(ended)
-    message = message_of(ended, kind, code, stderr or stdout, timeout_seconds, directory)
+    message = message_of(ended, kind, code, stderr or stdout, limits, directory)
     signal = ended.wait_status & 0x7F or None
     failure = Failure(kind, message, code, signal, stdout, stderr, signature_of(kind, code, message))
     return Outcome(code, failure, usage, ended.log)
@@ -47,7 +60,8 @@ def outcome_of(ended: Ended, output: OutputReader, timeout_seconds: float = 0.0,
 def outcome_of_lost(report: Lost) -> Outcome:
     """The outcome of an attempt whose end is unknown."""
     message = report.why
-    return Outcome(None, Failure(Kind.LOST, message, signature=signature_of(Kind.LOST, None, message)))
+    failure = Failure(Kind.LOST, message, signature=signature_of(Kind.LOST, None, message))
+    return Outcome(None, failure, log=report.log)
 
 
 def exit_code(wait_status: int) -> int:
@@ -62,6 +76,8 @@ def kind_of(ended: Ended) -> FailureKind:
         return Kind.SPAWN
     if ended.reason == "timeout":
         return Kind.TIMEOUT
+    if ended.reason == "oom":
+        return Kind.OOM
     if ended.reason == "killed":
         return Kind.CANCELED
     if ended.oom_kills and exit_code(ended.wait_status) == 128 + SIGKILL:
@@ -70,7 +86,7 @@ def kind_of(ended: Ended) -> FailureKind:
 
 
 def message_of(
-    ended: Ended, kind: FailureKind, code: int | None, output: str, timeout_seconds: float, directory: str = ""
+    ended: Ended, kind: FailureKind, code: int | None, output: str, limits: Limits = NO_LIMITS, directory: str = ""
 ) -> str:
     """The message of a failed attempt: one line."""
     match kind:
@@ -78,7 +94,12 @@ def message_of(
             where = f" {directory}" if ended.spawn_stage == "cwd" and directory else ""
             text = f"{_STAGES[ended.spawn_stage]}{where}: {os.strerror(ended.spawn_error)}"
         case Kind.TIMEOUT:
-            text = FAILURE_KINDS[kind].wording + (f" after {seconds(timeout_seconds)}" if timeout_seconds else "")
+            limit = limits.timeout_seconds
+            text = FAILURE_KINDS[kind].wording + (f" after {seconds(limit)}" if limit else "")
+        case Kind.OOM if ended.reason and limits.memory_bytes:
+            # A cgroup of an old kernel does not say how much it was.
+            peak = max(ended.rss_bytes_max, limits.memory_bytes)
+            text = f"out of memory: it used {size(peak)}, `resources.memory` is {size(limits.memory_bytes)}"
         case Kind.CANCELED | Kind.OOM:
             text = FAILURE_KINDS[kind].wording
         case Kind.SIGNAL:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from resile.executors.contract import OutputReader
-from resile.executors.local.segments import SegmentReader
+from resile.executors.local.segments import SegmentReader, worker_of
+
+__all__ = ["open_output", "worker_of"]
 
 
 def open_output(folder: str) -> OutputReader:

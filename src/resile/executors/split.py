@@ -46,6 +46,9 @@ class Composite:
         for executor, calls in ((self._functions, True), (self._commands, False)):
             executor.find({key: doubt for key, doubt in attempts.items() if self._is_call(key[0]) is calls})
 
+    def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:
+        return self._commands.lacks_end(job, attempt, log)
+
     def drain(self) -> None:
         self._functions.drain()
         self._commands.drain()

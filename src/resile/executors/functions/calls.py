@@ -55,6 +55,7 @@ class Call(Struct, frozen=True, gc=False, array_like=True):
     env: tuple[tuple[bytes, bytes], ...] = ()
     failed: Failed | None = None
     escaped: bool = False
+    memory_bytes: int = 0
 
 
 class Current(Struct, frozen=True):
@@ -81,6 +82,7 @@ class Begun(Struct, frozen=True, gc=False, array_like=True, tag="B"):
     grace_seconds: float = 0.0
     out: int = 0
     err: int = 0
+    memory_bytes: int = 0
 
 
 class Done(Struct, gc=False, array_like=True, tag="D"):

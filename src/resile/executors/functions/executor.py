@@ -42,7 +42,7 @@ from resile.executors.functions.worker import Setting
 from resile.executors.local.oom import OomCounter
 from resile.executors.local.segments import SegmentReader
 from resile.languages.python.modules import NO_HOME, Home
-from resile.model.failure import Kind
+from resile.model.failure import Kind, LogRange
 from resile.model.folders import make_folder
 
 REPORT_START_SECONDS = 0.02
@@ -155,6 +155,9 @@ class FunctionExecutor(SegmentReader):
         self._former_workers = []
         self._waker.wake()
         self._waker.start()
+
+    def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:  # noqa: ARG002
+        return False
 
     def drain(self) -> None:
         self._withdraw(set(self._queued))
@@ -365,7 +368,9 @@ class FunctionExecutor(SegmentReader):
             self._ready.append(Lost(*key, now, "its worker had to stop as it began"))
         elif worker.reason:
             log = log_of(begun, worker.base)
-            self._ready.append(Ended(*key, begun.at, now, worker.sent_signal, 0.0, 0, log, worker.reason))
+            self._ready.append(
+                Ended(*key, begun.at, now, worker.sent_signal, 0.0, worker.memory_peak, log, worker.reason)
+            )
         else:
             self._ready.append(settle(worker.base, last, now))
 
@@ -378,7 +383,8 @@ class FunctionExecutor(SegmentReader):
         log = log_of(begun, worker.base)
         if status or worker.reason:
             kills = self._oom_kills_of(worker, status, begun)
-            return Ended(*key, begun.at, now, status, 0.0, 0, log, worker.reason, oom_kills=kills, pid=pid)
+            peak = worker.memory_peak
+            return Ended(*key, begun.at, now, status, 0.0, peak, log, worker.reason, oom_kills=kills, pid=pid)
         message = "the function ended its process before it returned"
         return returned_report(Done(*key, begun.at, now, b"", Kind.EXIT, message), worker.base, pid, log)
 
@@ -423,6 +429,8 @@ class FunctionExecutor(SegmentReader):
                 self._ready.append(Started(*key, begun.at, worker.pid, log_start_of(begun, worker.base)))
             if begun.timeout_seconds and not worker.reason and now - begun.at >= begun.timeout_seconds:
                 self._terminate(worker, "timeout", now)
+            elif begun.memory_bytes and not worker.reason and worker.uses_too_much(now):
+                self._terminate(worker, "oom", now)
             elif worker.kill_at and now >= worker.kill_at and not isinstance(worker, ThreadWorker):
                 worker.kill_at = 0.0
                 worker.signal(signal.SIGKILL)
@@ -447,7 +455,8 @@ class FunctionExecutor(SegmentReader):
         worker.reason, worker.terminated_at = reason, now
         if not isinstance(worker, ThreadWorker):
             worker.kill_at = now + begun.grace_seconds
-            worker.signal(signal.SIGTERM)
+            # One that uses too much memory would use still more while it ends by itself.
+            worker.signal(signal.SIGKILL if reason == "oom" else signal.SIGTERM)
             return
         key = worker.abandoned_key = (begun.job, begun.attempt)
         self._queued.pop(key, None)

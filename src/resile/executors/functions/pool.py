@@ -35,8 +35,9 @@ from resile.executors.functions.calls import (
 )
 from resile.executors.functions.spool import Spool, is_alive, records_of, write_all, writer_of
 from resile.executors.functions.worker import IN_A_FILE, INLINE, MESSAGE_BYTES_MAX, Setting, decode_message
+from resile.executors.local.launcher.memory import WATCH_SECONDS, used_by
 from resile.executors.local.launcher.system_calls import socket
-from resile.executors.local.processes import read_process
+from resile.executors.local.processes import read_file, read_process, read_table, with_descendants
 from resile.model.folders import create_file
 
 WAKE_AT = 64
@@ -44,7 +45,17 @@ CLOSE_SECONDS_MAX = 5.0
 SILENT_SECONDS_MAX = 30.0
 RECEIVE_BYTES = 256 * 1024
 CALL_QUEUE_BYTES = 1024 * 1024
+CGROUP_BYTES_MAX = 64 * 1024
+CGROUP_MOUNTS = (b"/sys/fs/cgroup", b"/sys/fs/cgroup/unified")
 _BOOT = "from resile.executors.functions.worker import main; main()"
+
+
+def is_frozen(pid: int) -> bool:
+    """Is this process frozen by its cgroup, as the processes of a paused container are?"""
+    membership = read_file(b"/proc/%d/cgroup" % pid, CGROUP_BYTES_MAX)
+    paths = [line[3:] for line in membership.splitlines() if line.startswith(b"0::")]
+    files = [mount + path + b"/cgroup.events" for path in paths for mount in CGROUP_MOUNTS]
+    return any(b"frozen 1" in read_file(file, CGROUP_BYTES_MAX) for file in files)
 
 
 class SocketCallQueue:
@@ -130,12 +141,28 @@ class Worker:
         self.signal_is_pending = False
         self.recorded_spool = self.received_spool = 0
         self.has_begun = False
+        self.memory_peak = 0
+        self._measured_at = 0.0
 
     @property
     def key(self) -> tuple[int, int] | None:
         """The attempt that the worker is making."""
         begun = self.current
         return None if begun is None else (begun.job, begun.attempt)
+
+    def uses_too_much(self, now: float) -> bool:
+        """Does the process, with those that it started, use more memory than its call may? Measured now and then."""
+        begun = self.current
+        if begun is None or self.pid == os.getpid() or now < max(begun.at, self._measured_at) + WATCH_SECONDS:
+            return False
+        if begun.at > self._measured_at:
+            self.memory_peak = 0
+        self._measured_at = now
+        table = read_table()
+        family = with_descendants(table, {pid for pid, entry in table.items() if entry.session == self.pid})
+        used = used_by(family, begun.memory_bytes)
+        self.memory_peak = max(self.memory_peak, used)
+        return used > begun.memory_bytes
 
     def unreported_pid(self, key: tuple[int, int]) -> int:
         """The worker's pid, unless the start of this attempt has been reported."""
@@ -358,11 +385,11 @@ class AdoptedWorker(Worker):
     def is_silent(self, now: float) -> bool:
         """Is there nothing to be expected of it any more?
 
-        Its process has been stopped for a while; or it is a thread of another engine, which should have ended by now.
+        Its process has been stopped or frozen for a while; or it is a thread of another engine that should have ended.
         """
         process = read_process(self.pid)
         is_foreign_thread = not self._is_process and self.pid != os.getpid()
-        if not is_foreign_thread and (process is None or not process.stopped):
+        if not is_foreign_thread and (process is None or not (process.stopped or is_frozen(self.pid))):
             self._silent_since = now
         return now - self._silent_since >= SILENT_SECONDS_MAX
 

@@ -92,7 +92,7 @@ class WorkerProcess:
                 return
             call = decode_message(message)
             limits = (call.timeout_seconds, call.grace_seconds)
-            begun = Begun(call.job, call.attempt, self._functions.now(), *limits, *_output_sizes())
+            begun = Begun(call.job, call.attempt, self._functions.now(), *limits, *_output_sizes(), call.memory_bytes)
             record = encode_record(begun)
             try:
                 self._spool.add(record)

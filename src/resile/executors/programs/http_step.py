@@ -1,9 +1,10 @@
 """One HTTP request, as the program of an `http` step.
 
-    RESILE_STEP (JSON): url, shown, method, headers, body, expect_status; envelope, verify
-    stdout: the body of the response; with `envelope`, JSON with the body as `data`, the status and the headers
+    RESILE_STEP (JSON): url, shown, method, headers, body, expect_status; envelope, verify, save_to
+    stdout: the body of the response; with `envelope`, JSON with the body as `data`, the status and the headers; with
+        `save_to` the body is in that file, and stdout has its path
     stderr: the status, or the error, as its last line
-    exit: 0 done, 7 no complete response, 22 an unexpected status
+    exit: 0 done, 7 no complete response, 22 an unexpected status, 23 the file can't be written
 
 All settings come in one environment variable because other users can see arguments and files, and headers contain
 secrets. For the same reason messages show the URL as in the workflow file (`shown`), without values and query.
@@ -20,17 +21,21 @@ from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, BinaryIO
 
 SOCKET_SECONDS = 60.0
-ANSWER_BYTES_MAX = 16 * 1024 * 1024
 REDIRECTS_MAX = 10
 PIECE_BYTES = 64 * 1024
 EXIT_NO_ANSWER = 7
 EXIT_STATUS = 22
+EXIT_UNSAVED = 23
 REDIRECTS = (301, 302, 303, 307, 308)
 _OPENS = {"http": ("http", "https"), "https": ("https",)}
 _OF_THE_BODY = ("content-type", "content-length", "content-encoding")
+
+
+class Unsaved(Exception):
+    """The file for the body can't be written."""
 
 
 class Refused(Exception):
@@ -43,7 +48,13 @@ def main() -> int:
     shown = step["shown"]
     try:
         answer = _answer(step)
-        missing = _print_envelope(answer, step) if step.get("envelope") else _print_body(answer)
+        path = step.get("save_to", "") if _is_expected(answer, step) else ""
+        if path:
+            missing = _save_body(answer, path)
+        else:
+            missing = _print_envelope(answer, step) if step.get("envelope") else _copy_body(answer, sys.stdout.buffer)
+    except Unsaved as problem:
+        return _end(str(problem), EXIT_UNSAVED)
     except (OSError, HTTPException, Refused, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
@@ -52,11 +63,36 @@ def main() -> int:
         return _end(f"the answer of {shown} broke off {missing} bytes before its end", EXIT_NO_ANSWER)
     status = f"HTTP {answer.status} {answer.reason}".rstrip()
     expected: list[int] = step["expect_status"]
-    if expected and answer.status not in expected:
-        return _end(f"{status} from {shown}, expected {' or '.join(map(str, expected))}", EXIT_STATUS)
-    if not expected and answer.status >= 400:
-        return _end(f"{status} from {shown}", EXIT_STATUS)
+    if not _is_expected(answer, step):
+        wanted = f", expected {' or '.join(map(str, expected))}" if expected else ""
+        return _end(f"{status} from {shown}{wanted}", EXIT_STATUS)
     return _end(status, 0)
+
+
+def _is_expected(answer: HTTPResponse, step: dict[str, Any]) -> bool:
+    """Is the status one that the step expects?"""
+    expected: list[int] = step["expect_status"]
+    return answer.status in expected if expected else answer.status < 400
+
+
+def _save_body(answer: HTTPResponse, path: str) -> int:
+    """Write the body to the file of the step, which appears whole or not at all; print its path."""
+    folder, name = os.path.split(path)
+    part = os.path.join(folder, f".{name}.part")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        file = open(part, "wb")  # noqa: SIM115
+    except OSError as error:
+        raise Unsaved(f"can't write {path}: {error.strerror}") from error
+    with file:
+        missing = _copy_body(answer, file)
+        os.fsync(file.fileno())
+    if missing:
+        os.unlink(part)
+        return missing
+    os.replace(part, path)
+    print(path)
+    return 0
 
 
 def _end(message: str, code: int) -> int:
@@ -111,10 +147,8 @@ def _headers_for(before: str, after: str, headers: dict[str, str]) -> dict[str, 
 
 
 def _print_envelope(answer: HTTPResponse, step: dict[str, Any]) -> int:
-    """Write the response as JSON, up to its limit; return the number of announced bytes that are missing."""
-    data = answer.read(ANSWER_BYTES_MAX + 1)
-    if len(data) > ANSWER_BYTES_MAX:
-        raise Refused(f"the answer is longer than {ANSWER_BYTES_MAX} bytes")
+    """Write the response as JSON; return the number of announced bytes that are missing."""
+    data = answer.read()
     text = data.decode("utf-8", "surrogateescape")
     try:
         body = json.loads(text) if text.strip() else None
@@ -132,16 +166,11 @@ def _print_envelope(answer: HTTPResponse, step: dict[str, Any]) -> int:
     return answer.length or 0
 
 
-def _print_body(answer: HTTPResponse) -> int:
-    """Write the body to stdout, up to its limit; return the number of announced bytes that are missing."""
-    left = ANSWER_BYTES_MAX
-    while piece := answer.read(min(PIECE_BYTES, left + 1)):
-        sys.stdout.buffer.write(piece[:left])
-        left -= len(piece)
-        if left < 0:
-            _end(f"the answer is longer than {ANSWER_BYTES_MAX} bytes: the rest is left out", 0)
-            return 0
-    sys.stdout.buffer.flush()
+def _copy_body(answer: HTTPResponse, file: BinaryIO) -> int:
+    """Write the body to a file; return the number of announced bytes that are missing."""
+    while piece := answer.read(PIECE_BYTES):
+        file.write(piece)
+    file.flush()
     # read(n) does not notice that the connection ended early, only this count does.
     return answer.length or 0
 

@@ -1,6 +1,6 @@
 """Runs Python code, as the program of a `python` step.
 
-    RESILE_STEP (JSON): name, source or file, inputs
+    RESILE_STEP (JSON): name, source or file, inputs, input_files (texts of any size); or settings_file
     stdout: the output of the code; last, on a line of its own, the result of its `main`
     exit: 0 done, 1 an exception, `{"status": "error"}`, wrong inputs; or the argument of sys.exit
 
@@ -46,6 +46,12 @@ class _Lines:
 def main() -> int:
     """Run the code; return the exit code."""
     step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
+    if "settings_file" in step:
+        with open(step["settings_file"], "rb") as opened:
+            step = json.loads(opened.read())
+    for name, path in step.get("input_files", {}).items():
+        with open(path, encoding="utf-8", errors="surrogateescape") as text:
+            step["inputs"][name] = text.read()
     return report(step, _run, _text_of, ("message", "error"))
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 EXIT_REFUSED = 1
 EXIT_NO_DATABASE = 2
-ROWS_MAX = 100_000
 # Names in a connection string, and those of DuckDB.
 _DSN_PARTS = {"host": "HOST", "port": "PORT", "dbname": "DATABASE", "user": "USER", "password": "PASSWORD"}
 
@@ -89,7 +88,7 @@ def _postgres(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | Non
             cursor.execute(text.encode(), values)
             more: bool | None = True
             while more:
-                rows = cursor.fetchmany(ROWS_MAX) if cursor.description is not None else None
+                rows = cursor.fetchall() if cursor.description is not None else None
                 yield rows, max(cursor.rowcount, 0)
                 more = cursor.nextset()
 
@@ -163,7 +162,7 @@ def _duckdb(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | None,
             # Only queries return rows; for everything else DuckDB returns one row with a count.
             asks = statement.type == duckdb.StatementType.SELECT
             done = connection.execute(statement, step["params"] or None)
-            rows = done.fetchmany(ROWS_MAX) if done.description else []
+            rows = done.fetchall() if done.description else []
             names = [column[0] for column in done.description or []]
             if asks:
                 yield [dict(zip(names, row, strict=True)) for row in rows], len(rows)

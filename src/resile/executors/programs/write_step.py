@@ -1,6 +1,6 @@
 """Checks a content and writes it to a file, as the program of a `write_file` step with `format: json` or `yaml`.
 
-    RESILE_STEP (JSON): path, content, mode, format
+    RESILE_STEP (JSON): path, content (or content_file, if it is large), mode, format
     exit: 0 done, 1 the content is not in that format, or the file can't be written
 
 Content that is data already is written in the format. JSON is indented; YAML text stays as it is. The check is not
@@ -26,6 +26,9 @@ def main() -> int:
     if "settings_file" in step:
         with open(step["settings_file"], "rb") as opened:
             step = json.loads(opened.read())
+    if "content_file" in step:
+        with open(step["content_file"], encoding="utf-8", errors="surrogateescape") as opened:
+            step["content"] = opened.read()
     make = _json_text if step["format"] == "json" else _yaml_text
     try:
         text = make(step["content"])

@@ -1,0 +1,171 @@
+"""The hub: which ready attempt of which run gets the next free slot, and where.
+
+    views (one for each run) --ready--> hub --assign--> places (this machine, workers)
+
+A run with a higher priority comes first; then the run with the fewest attempts in places; then the one that has waited
+longest for a slot, so that no run starves. An attempt goes to a place that has its labels and room for it; one without
+such a place waits, and lets others pass.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from itertools import count
+
+from resile.executors.contract import Executor, Launch
+from resile.executors.local.processes import boot_seconds
+from resile.executors.local.shared_records import narrow, run_of
+from resile.executors.shared.local_place import LocalPlace
+from resile.executors.shared.places import Key, Mark, Place, View, WorkerBook
+
+# So long the launcher keeps the reports of a view that closed before its engine had recorded them.
+LINGER_SECONDS = 60.0
+# How many attempts of a run the hub looks at for one that fits somewhere.
+LOOKED_AT_MAX = 64
+
+
+class Hub:
+    """All views and all places of one server; one thread uses it."""
+
+    def __init__(self, local: LocalPlace, server: str, clock_offset: float) -> None:
+        """`server` is the folder with the launcher's files; the launcher's times have this offset."""
+        self.local = local
+        self.server = server
+        # The folder for the output of all runs, as it is in open_hub.py.
+        self.output = os.path.dirname(os.path.dirname(server))
+        self.clock_offset = clock_offset
+        self.places: list[Place] = [local]
+        self.workers: WorkerBook | None = None
+        self.views: dict[int, View] = {}
+        self._by_run: dict[int, View] = {}
+        # All profiles that this hub has served.
+        self.profiles: set[int] = set()
+        # The profiles of views that have reports for their engines.
+        self.reporting: set[int] = set()
+        self._order: list[tuple[tuple[int, int, int], int, View]] = []
+        self._numbers = count(1)
+        self._lingering: list[tuple[float, list[Mark]]] = []
+
+    def add(self, view: View) -> None:
+        """Serve a run from now on."""
+        self.views[view.profile] = view
+        self._by_run[run_of(view.profile)] = view
+        self.profiles.add(view.profile)
+        if self.workers is not None:
+            self.workers.open_run(view)
+
+    def close_view(self, view: View, marks: list[Mark]) -> None:
+        """Serve a run no more; what its engine did not record stays with the launcher for a while."""
+        if self.views.get(view.profile) is view:
+            del self.views[view.profile]
+            self._by_run.pop(run_of(view.profile), None)
+        self.local.executor.forget(view.profile)
+        for placed in view.placed.values():
+            placed.place.room.give_back(placed.share, placed.gpus)
+            if placed.place is self.local:
+                self.local.in_use -= 1
+        if marks:
+            self._lingering.append((boot_seconds() + LINGER_SECONDS, marks))
+
+    def collect(self, now: float) -> set[int]:
+        """Take the reports of this machine's launcher; return the runs that have some to read."""
+        self.local.collect(self.views.get)
+        while self._lingering and self._lingering[0][0] <= now:
+            self.local.release(self._lingering.pop(0)[1])
+        profiles, self.reporting = self.reporting, set()
+        return {run_of(profile) for profile in profiles}
+
+    def rank(self, view: View) -> None:
+        """Give a run its place in the order for the next slot."""
+        if not view.ready or view.closed or len(view.placed) >= view.parallel:
+            return
+        if view.entry is None:
+            view.waiting_since = next(self._numbers)
+        self._push(view)
+
+    def _push(self, view: View) -> None:
+        entry = ((-view.priority, len(view.placed), view.waiting_since), next(self._numbers), view)
+        view.entry = entry
+        heapq.heappush(self._order, entry)
+
+    def assign(self) -> None:
+        """Start ready attempts while there are free slots for them."""
+        passed: list[View] = []
+        while self._order and any(place.has_slot() for place in self.places):
+            entry = heapq.heappop(self._order)
+            view = entry[2]
+            if view.entry is not entry:
+                continue
+            view.entry = None
+            if view.closed or not view.ready or len(view.placed) >= view.parallel:
+                continue
+            found = self._find_place(view)
+            if found is None:
+                passed.append(view)
+                continue
+            view.place(*found)
+            self.rank(view)
+        for view in passed:
+            # It has waited all the time.
+            self._push(view)
+        for place in self.places:
+            place.flush()
+
+    def _find_place(self, view: View) -> tuple[Key, Place] | None:
+        """The first attempt of a run for which there is a place."""
+        for number, (key, launch) in enumerate(view.ready.items()):
+            if number == LOOKED_AT_MAX:
+                break
+            for place in self.places:
+                if place.has_slot() and _suits(place, launch):
+                    return key, place
+        return None
+
+    def descriptors_of(self, run: int, executor: Executor) -> list[int]:
+        """What else than the launcher of this hub reports for a run: functions, or launchers that others left."""
+        view = self._by_run[run]
+        found = [] if view.former is None else [view.former.fileno()]
+        return found if id(view) == id(executor) else [*found, executor.fileno()]
+
+    def abandon(self, run: int) -> None:
+        """Another engine has this run: end what this one started."""
+        if run in self._by_run:
+            self._by_run[run].abandon()
+
+    def recorded_runs(self) -> set[int]:
+        """The runs of attempts that the launcher recorded for an earlier host, and for which no engine has asked."""
+        return {run_of(narrow(job)[0]) for job in self._recorded_jobs()}
+
+    def _recorded_jobs(self) -> set[int]:
+        return {job for job, _ in self.local.executor.spooled_keys()}
+
+    def forget_records(self, run: int) -> None:
+        """Forget what the launcher recorded for an earlier host of this run."""
+        jobs = {job for job in self._recorded_jobs() if run_of(narrow(job)[0]) == run}
+        self.local.executor.drop_spooled(jobs)
+
+    def end_records(self, run: int) -> None:
+        """End what an earlier host left running of a run that another server has by now."""
+        executor = self.local.executor
+        keys = {key: True for key in executor.spooled_keys() if run_of(narrow(key[0])[0]) == run}
+        executor.find(keys)
+        for key in keys:
+            executor.kill(*key)
+
+    def close(self) -> None:
+        """Leave the launcher to the next host."""
+        self.local.executor.close()
+
+    def waiting_count(self) -> int:
+        """How many attempts wait for a slot."""
+        return sum(len(view.ready) for view in self.views.values())
+
+    def running_count(self) -> int:
+        """How many attempts are in places."""
+        return sum(len(view.placed) for view in self.views.values())
+
+
+def _suits(place: Place, launch: Launch) -> bool:
+    """Does a place have the labels of an attempt, and room for it?"""
+    return place.labels.issuperset(launch.labels) and place.room.fits(launch.share)

@@ -1,0 +1,93 @@
+"""The slots of this machine as a place: one launcher for all runs of a server.
+
+    start --> ServerExecutor --> launcher          collect: reports --> the views of their runs
+
+A launcher line is acknowledged once every run that it was about has recorded what it read. While attempts are short, as
+many as there are slots wait in the launcher, so that a slot never waits for the host; these few milliseconds take
+nothing from other runs. Longer ones are given out one for each free slot.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from resile.executors.contract import Ended, Launch, Report
+from resile.executors.local.server_executor import ServerExecutor
+from resile.executors.local.shared_records import narrow, widen
+from resile.executors.shared.places import Mark, Room, View
+
+SHORT_SECONDS = 0.05
+# How much the newest attempt counts in the mean of their durations.
+NEWEST = 0.1
+
+
+class LocalPlace:
+    """The slots of this machine; see the protocol of places for the methods."""
+
+    name = ""
+
+    def __init__(self, executor: ServerExecutor, slots: int, labels: frozenset[str], room: Room) -> None:
+        self.executor = executor
+        self.slots = slots
+        self.labels = labels
+        self.room = room
+        self.in_use = 0
+        self._new: list[Launch] = []
+        self._marks: deque[Mark] = deque()
+        self._mean_seconds = 1.0
+
+    def has_slot(self) -> bool:
+        """Is a slot free, or about to be?"""
+        ahead = self.slots if self._mean_seconds < SHORT_SECONDS else 0
+        return self.in_use < self.slots + ahead
+
+    def start(self, profile: int, launch: Launch) -> None:
+        """Start an attempt with the next `flush`."""
+        self.in_use += 1
+        self._new.append(replace(launch, job=widen(profile, launch.job), after=()))
+
+    def flush(self) -> None:
+        """Send the new attempts to the launcher."""
+        if self._new:
+            launches, self._new = self._new, []
+            self.executor.start(launches)
+
+    def kill(self, profile: int, job: int, attempt: int) -> None:
+        """End an attempt."""
+        self.flush()
+        self.executor.kill(widen(profile, job), attempt)
+
+    def collect(self, view_of: Callable[[int], View | None]) -> None:
+        """Pass new reports on to the views of their runs."""
+        mark: Mark | None = None
+        for report in self.executor.reports():
+            profile, job = narrow(report.job)
+            if isinstance(report, Ended):
+                self._mean_seconds += NEWEST * (report.at - report.started_at - self._mean_seconds)
+            view = view_of(profile)
+            if view is None:
+                continue
+            if mark is None:
+                mark = Mark(self.executor.reported_bytes)
+                self._marks.append(mark)
+            view.deliver(_of_run(report, job, view.clock_shift), mark)
+
+    def release(self, marks: list[Mark]) -> None:
+        """A view has recorded everything up to these marks."""
+        for mark in marks:
+            mark.views -= 1
+        recorded = -1
+        while self._marks and not self._marks[0].views:
+            recorded = self._marks.popleft().reported_bytes
+        if recorded >= 0:
+            self.executor.acknowledge_to(recorded)
+
+
+def _of_run(report: Report, job: int, shift: float) -> Report:
+    """A report as the run sees it: with its own number of the job, and by its own clock."""
+    if isinstance(report, Ended):
+        return replace(report, job=job, at=report.at + shift, started_at=report.started_at + shift)
+    return replace(report, job=job, at=report.at + shift)

@@ -1,0 +1,81 @@
+"""Opens the hub of a server: its folder, its launcher, the slots of this machine.
+
+    OUTPUT/servers/MACHINE-N/   one server on this machine; it holds the lock in it while it lives
+        lock, clock, engine-N.fence, launcher/
+
+The next server on the machine takes the folder of one that has ended, and with it the launcher and the steps that still
+run there. The offset of the launcher's clock is kept in the folder, so that it is the same for all servers of one boot.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from itertools import count
+
+from resile.executors.fence import Fence
+from resile.executors.local import processes
+from resile.executors.local.server_executor import ServerExecutor
+from resile.executors.shared.hub import Hub
+from resile.executors.shared.local_place import LocalPlace
+from resile.executors.shared.places import Room
+from resile.model.folders import make_folder
+
+FOLDER = "servers"
+
+
+class ServerFolder:
+    """The folder of one living server."""
+
+    def __init__(self, output: str) -> None:
+        machine = os.uname().nodename.replace("/", "_")
+        for number in count():
+            self.path = os.path.join(os.path.abspath(output), FOLDER, f"{machine}-{number}")
+            make_folder(self.path)
+            self._lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(self._lock)
+                continue
+            return
+
+    def clock_offset(self) -> float:
+        """The seconds between the boot's clock and the wall clock, as the first server of this boot measured them."""
+        path, boot = os.path.join(self.path, "clock"), processes.boot_id().decode()
+        try:
+            with open(path, encoding="ascii") as file:
+                known, _, offset = file.read().partition(" ")
+            if known == boot:
+                return float(offset)
+        except (FileNotFoundError, ValueError):
+            pass
+        measured = round(time.time() - processes.boot_seconds(), 6)
+        with open(f"{path}.new", "w", encoding="ascii") as file:
+            file.write(f"{boot} {measured!r}")
+        os.replace(f"{path}.new", path)
+        return measured
+
+    def close(self) -> None:
+        """Leave the folder to the next server."""
+        os.close(self._lock)
+
+
+def open_hub(folder: ServerFolder, slots: int, labels: frozenset[str], room: Room) -> Hub:
+    """The hub with the slots of this machine; 0 slots start nothing here.
+
+    It has a launcher all the same, whose records show the next server that nothing was started.
+    """
+    offset = folder.clock_offset()
+    fence = Fence(folder.path, time.time_ns() // 1000, lambda: None)
+    executor = ServerExecutor(
+        folder.path,
+        slots=max(1, slots),
+        label="server",
+        base_env={},
+        directory=b"/",
+        fence=fence,
+        clock_offset=offset,
+    )
+    return Hub(LocalPlace(executor, slots, labels, room), folder.path, offset)

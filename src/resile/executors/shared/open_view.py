@@ -1,0 +1,87 @@
+"""Opens the view of a run: tells the launcher what its attempts share, and looks for what others left of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from resile.executors.contract import Records
+from resile.executors.fence import Fence
+from resile.executors.local import wire
+from resile.executors.local.executor import LocalExecutor
+from resile.executors.local.shared_records import profile_of, servers_of, write_down
+from resile.executors.local.spool import SUFFIX
+from resile.executors.shared.hub import Hub
+from resile.executors.shared.places import Surroundings
+from resile.executors.shared.view import RunView
+
+
+def open_view(
+    hub: Hub,
+    folder: str,
+    *,
+    run: int,
+    epoch: int,
+    priority: int,
+    parallel: int,
+    label: str,
+    base_env: Mapping[bytes, bytes],
+    directory: bytes,
+    fence: Fence,
+    secrets: Sequence[bytes],
+    clock_offset: float,
+) -> RunView:
+    """The view of the run with this epoch folder; for the arguments see LocalExecutor."""
+    folder, server, profile = os.path.abspath(folder), hub.server, profile_of(run, epoch)
+    was_here = server in servers_of(folder)
+    former = None
+    if _has_spools(folder) or servers_of(folder, server):
+        former = LocalExecutor(
+            folder,
+            slots=1,
+            label=label,
+            base_env=base_env,
+            directory=directory,
+            fence=fence,
+            secrets=secrets,
+            clock_offset=clock_offset,
+            starts=False,
+            server=server,
+        )
+    records: Records = "none" if former is None else former.records
+    own = hub.local.executor.records if was_here else "none"
+    if own == "here" or profile in hub.profiles:
+        records = "here"
+    elif records == "none":
+        records = own
+    write_down(folder, server, profile)
+    hub.local.executor.define(
+        profile, fence=fence.path, folder=folder, directory=directory, secrets=secrets, env=base_env
+    )
+    view = RunView(
+        hub,
+        profile,
+        folder,
+        priority=priority,
+        parallel=parallel,
+        fence=fence,
+        clock_offset=clock_offset,
+        former=former,
+        records=records,
+        surroundings=Surroundings(directory, _is_below(directory, hub.output), base_env, tuple(secrets)),
+    )
+    hub.add(view)
+    return view
+
+
+def _is_below(directory: bytes, folder: str) -> bool:
+    """Is the directory of a run inside the output folder, because the run was given none?"""
+    return directory.startswith(os.fsencode(folder) + b"/")
+
+
+def _has_spools(folder: str) -> bool:
+    """Has a launcher of the run alone left records?"""
+    try:
+        return any(name.endswith(SUFFIX) for name in os.listdir(os.path.join(folder, wire.FOLDER)))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,1 @@
+"""`resile worker`: runs attempts that servers give it, with the same launcher as the engine."""

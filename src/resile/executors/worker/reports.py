@@ -1,0 +1,90 @@
+"""What a worker reports: starts, new output, and an end together with the last output or after it."""
+
+from __future__ import annotations
+
+from errno import EIO
+from typing import get_args
+
+from msgspec.structs import replace
+
+from resile.executors.contract import OutputLost, Stream
+from resile.executors.local.segments import SegmentReader
+from resile.executors.worker.book import Book, Entry
+from resile.executors.worker.messages import Chunk, Reports
+from resile.executors.worker.runner import ATTEMPT
+
+BATCH_BYTES_MAX = 4 * 2**20
+BATCH_ENTRIES_MAX = 1000
+# An end that the server has not recorded by then is reported again.
+AGAIN_SECONDS = 5.0
+_STREAMS: tuple[Stream, ...] = get_args(Stream)
+
+
+def gather(book: Book, now: float) -> Reports:
+    """Everything new, as far as it goes into one batch."""
+    told = Reports([], [], [])
+    room = BATCH_BYTES_MAX
+    for entry in list(book.entries.values()):
+        if room <= 0 or len(told.ends) + len(told.starts) >= BATCH_ENTRIES_MAX:
+            break
+        if entry.is_gone or (entry.end_sent_at and now - entry.end_sent_at < AGAIN_SECONDS):
+            continue
+        if entry.start is not None and not entry.is_start_sent:
+            told.starts.append(entry.start)
+        is_whole = True
+        if entry.log is not None and (entry.start is not None or entry.end is not None):
+            chunks, is_whole = _output(book, entry, room)
+            told.output.extend(chunks)
+            room -= sum(len(chunk.data) for chunk in chunks)
+        if entry.end is not None and is_whole:
+            told.ends.append(entry.end)
+    return told
+
+
+def note_sent(book: Book, told: Reports, now: float) -> None:
+    """The server has this."""
+    for start in told.starts:
+        if start.token in book.entries:
+            book.entries[start.token].is_start_sent = True
+    for chunk in told.output:
+        if chunk.token in book.entries:
+            book.entries[chunk.token].sent[chunk.stream] = chunk.offset + len(chunk.data)
+    for end in told.ends:
+        if end.token in book.entries:
+            book.entries[end.token].end_sent_at = now
+
+
+def _output(book: Book, entry: Entry, room: int) -> tuple[list[Chunk], bool]:
+    """New output of an attempt; and is that all of it?"""
+    assert entry.log is not None
+    reader = SegmentReader(book.profile_folder(entry.profile))
+    chunks: list[Chunk] = []
+    is_whole = True
+    for stream in _STREAMS:
+        offset = entry.sent.get(stream, 0)
+        data = _read(reader, entry, stream, offset, room)
+        if data:
+            chunks.append(Chunk(entry.token, stream, offset, data))
+            room -= len(data)
+        if entry.end is not None and entry.end.kind == "ended":
+            size = entry.end.out_length if stream == "out" else entry.end.err_length
+            is_whole = is_whole and offset + len(data) >= size
+    return chunks, is_whole
+
+
+def _read(reader: SegmentReader, entry: Entry, stream: Stream, offset: int, room: int) -> bytes:
+    """Output from an offset on. What this machine has lost of it is no part of the attempt's output any more."""
+    assert entry.log is not None
+    if room <= 0:
+        return b""
+    if entry.end is None or entry.end.kind != "ended":
+        return reader.follow_output(entry.log, stream, offset, room, job=entry.number, attempt=ATTEMPT)
+    try:
+        return reader.read_output(entry.log, stream, offset, room)
+    except OutputLost as lost:
+        size = offset + len(lost.data)
+        lengths = {"out_length": size} if stream == "out" else {"err_length": size}
+        entry.end = replace(entry.end, spawn_error=EIO, spawn_stage="output", **lengths)
+        own = {"out_length": size} if stream == "out" else {"err_length": size}
+        entry.log = replace(entry.log, **own)
+        return lost.data

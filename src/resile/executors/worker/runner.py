@@ -1,0 +1,205 @@
+"""Runs the attempts of a worker with a launcher: its main thread alone uses this.
+
+Assignment --> a file in the book --> launcher --> start, end in the book --> the reporter (talk.py)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from itertools import count
+
+from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Returned, Started, Withdrawn
+from resile.executors.fence import Fence
+from resile.executors.local import processes
+from resile.executors.local.server_executor import ServerExecutor
+from resile.executors.local.shared_records import write_down
+from resile.executors.worker.book import Book, Entry
+from resile.executors.worker.messages import Assignment, End, Profile, Start
+from resile.model.folders import make_folder
+
+ATTEMPT = 1
+# So long the settings of a run are kept of which the worker holds nothing.
+PROFILE_SECONDS = 60.0
+
+
+class _Known:
+    """The settings of a run, and the number that they have in the launcher."""
+
+    def __init__(self, profile: Profile, number: int) -> None:
+        self.profile = profile
+        self.number = number
+        self.used_at = time.monotonic()
+
+
+class Runner:
+    """Starts, watches and ends attempts."""
+
+    def __init__(self, book: Book, slots: int, env: dict[bytes, bytes]) -> None:
+        """`env` is the environment of steps, to which a run adds its own."""
+        self._book = book
+        self._env = env
+        self._fence = Fence(book.folder, time.time_ns() // 1000, lambda: None)
+        self._executor = ServerExecutor(
+            book.folder,
+            slots=slots,
+            label="worker",
+            base_env={},
+            directory=b"/",
+            fence=self._fence,
+            clock_offset=time.time() - processes.boot_seconds(),
+        )
+        self._known: dict[int, _Known] = {}
+        # Greater than all numbers of earlier workers in this folder.
+        self._profiles = count(time.time_ns() // 1_000_000)
+        self._numbers = count(1)
+        self._by_job: dict[int, Entry] = {}
+        self._killed: set[int] = set()
+        self._adopt()
+
+    def fileno(self) -> int:
+        """Readable when the launcher has something to tell."""
+        return self._executor.fileno()
+
+    def _adopt(self) -> None:
+        """Find what an earlier worker in this folder left running."""
+        left = [entry for entry in self._book.entries.values() if entry.end is None]
+        self._book.drop_profiles({entry.profile for entry in self._book.entries.values()})
+        if left:
+            self._by_job = {entry.job: entry for entry in left}
+            doubt = self._executor.records != "here"
+            self._executor.find({(entry.job, ATTEMPT): doubt for entry in left})
+        self._executor.drop_spooled({job for job, _ in self._executor.spooled_keys()})
+
+    def start(self, attempts: Iterable[Assignment], profiles: Iterable[Profile]) -> None:
+        """Start attempts; each is in the book before."""
+        given = {profile.number: profile for profile in profiles}
+        launches: list[Launch] = []
+        for asked in attempts:
+            known = self._use(given[asked.profile])
+            entry = Entry(asked.token, known.number, next(self._numbers), asked.share_memory_bytes)
+            self._book.keep(entry)
+            self._by_job[entry.job] = entry
+            launches.append(self._launch(asked, known, entry))
+        if launches:
+            self._executor.start(launches)
+
+    def _use(self, profile: Profile) -> _Known:
+        """Define the settings of a run in the launcher, unless it has them."""
+        known = self._known.get(profile.number)
+        if known is None or known.profile != profile:
+            known = self._known[profile.number] = _Known(profile, next(self._profiles))
+            folder = self._book.profile_folder(known.number)
+            make_folder(os.path.join(folder, "launcher"))
+            write_down(folder, self._book.folder, known.number)
+            own = {**self._env, **dict(profile.env), b"RESILE_PYTHON": os.fsencode(sys.executable)}
+            self._executor.define(
+                known.number,
+                fence=self._fence.path,
+                folder=folder,
+                directory=self._directory(profile),
+                secrets=profile.secrets,
+                env=own,
+            )
+        known.used_at = time.monotonic()
+        return known
+
+    def _directory(self, profile: Profile) -> bytes:
+        """Where the steps of a run run here."""
+        if profile.own_directory and not os.path.isdir(profile.directory):
+            return os.fsencode(self._book.run_folder(profile.run))
+        return profile.directory
+
+    def _launch(self, asked: Assignment, known: _Known, entry: Entry) -> Launch:
+        """The launch of an attempt, with the files and the Python of this machine."""
+        here = {
+            path: self._book.write_file(asked.token, number, content)
+            for number, (path, content) in enumerate(asked.files)
+        }
+        here[known.profile.python] = os.fsencode(sys.executable)
+        return Launch(
+            entry.job,
+            ATTEMPT,
+            tuple(here.get(word, word) for word in asked.argv),
+            tuple(asked.env),
+            asked.cwd,
+            asked.timeout_seconds,
+            asked.grace_seconds,
+            tuple(here.get(word, word) for word in asked.fallback),
+            memory_bytes=asked.memory_bytes,
+        )
+
+    def kill(self, entry: Entry) -> None:
+        """End an attempt, once."""
+        if entry.job in self._by_job and entry.job not in self._killed:
+            self._killed.add(entry.job)
+            self._executor.kill(entry.job, ATTEMPT)
+
+    def collect(self) -> bool:
+        """Take what the launcher reports; is anything new? Ends are in the book before the launcher forgets them."""
+        reports = self._executor.reports()
+        for report in reports:
+            entry = self._by_job.get(report.job)
+            if entry is not None:
+                self._note(entry, report)
+        self._executor.acknowledge()
+        return bool(reports)
+
+    def _note(self, entry: Entry, report: Report) -> None:
+        """Note what became of an attempt."""
+        if isinstance(report, Started | Adopted):
+            entry.log = report.log
+            entry.start = Start(entry.token, report.at, report.pid)
+            return
+        del self._by_job[report.job]
+        self._killed.discard(report.job)
+        entry.end = _end_of(entry, report)
+        if isinstance(report, Ended):
+            entry.log = report.log
+        self._book.drop_files(entry.token)
+        self._book.keep(entry)
+
+    def drop_unused(self) -> None:
+        """Forget the settings, and the output, of runs of which the worker holds nothing for a while."""
+        used = {entry.profile for entry in self._book.entries.values()}
+        latest = time.monotonic() - PROFILE_SECONDS
+        for number, known in list(self._known.items()):
+            if known.number not in used and known.used_at < latest:
+                del self._known[number]
+                self._executor.forget(known.number)
+        self._book.drop_profiles(used | {known.number for known in self._known.values()})
+
+    def close(self, *, finished: bool) -> None:
+        """Leave the launcher; what runs goes on."""
+        self._executor.close(finished=finished)
+
+
+def _end_of(entry: Entry, report: Report) -> End:
+    """The end of an attempt, as the server hears of it."""
+    match report:
+        case Withdrawn():
+            return End(token=entry.token, kind="withdrawn", at=report.at)
+        case Lost():
+            return End(token=entry.token, kind="lost", at=report.at, why=report.why)
+        case Ended():
+            is_stopped = entry.is_stopped and not entry.is_killed and report.reason == "killed"
+            return End(
+                token=entry.token,
+                kind="stopped" if is_stopped else "ended",
+                at=report.at,
+                started_at=report.started_at,
+                pid=report.pid or (entry.start.pid if entry.start is not None else 0),
+                wait_status=report.wait_status,
+                cpu_seconds=report.cpu_seconds,
+                rss_bytes_max=report.rss_bytes_max,
+                out_length=report.log.out_length,
+                err_length=report.log.err_length,
+                reason=report.reason,
+                spawn_error=report.spawn_error,
+                spawn_stage=report.spawn_stage,
+                oom_kills=report.oom_kills,
+            )
+        case Started() | Adopted() | Returned():
+            raise AssertionError(report)
