@@ -138,6 +138,11 @@ class SimulatedExecutor(MemoryOutput):
             now = self.clock.now()
             self.report(Lost(*key, now, "in doubt") if in_doubt else Withdrawn(*key, now))
 
+    def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:
+        """No end is missing."""
+        assert (job, attempt, log.segment) > (0, 0, "")
+        return False
+
     def drain(self) -> None:
         """There is no queue."""
         self.calls.append(("drain", 0, 0))

@@ -45,7 +45,7 @@ steps:
 
 
 def test_secrets_in_them_stay_hidden_from_code(place: Place) -> None:
-    """The command has the value; code sees stars, and so does the log."""
+    """The command has the value; code sees stars, and so does the log, also that of code that throws."""
     text = """
 resile: 1
 secrets: [TOK]
@@ -55,7 +55,8 @@ steps:
   b: {shell: 'true', needs: a, when: "env.T.nothing.here"}
 """
     code, document = place.run(text, env={"TOK": SECRET})
-    assert (code, statuses(document)["a"], place.text("seen")) == (0, "completed", f"x{SECRET}")
+    found = statuses(document)
+    assert (code, found["a"], found["b"], place.text("seen")) == (1, "completed", "failed", f"x{SECRET}")
     assert SECRET not in str(place.events(1))
 
 

@@ -46,13 +46,15 @@ def test_an_expression_that_does_not_parse_is_refused_when_the_file_is_loaded(pl
     assert not (place.folder / "ran").exists()
 
 
-def test_an_expression_that_goes_wrong_counts_as_false_and_is_recorded(place: Place) -> None:
-    """The step is skipped, the log says why, the run goes on."""
+def test_an_expression_that_goes_wrong_fails_its_step(place: Place) -> None:
+    """The step fails, the message says why, and nothing after it runs."""
     code, document = place.run(
         "resile: 1\nsteps:\n  - {id: a, shell: 'true', when: nothing.here}\n  - {id: b, shell: 'true'}\n"
     )
-    assert (code, statuses(document)) == (0, {"a": "skipped", "b": "completed", "end": "completed"})
-    assert [event["step"] for event in place.events(1) if event["type"] == "expression_rejected"] == ["a"]
+    assert (code, statuses(document)) == (1, {"a": "failed", "b": "canceled", "end": "completed"})
+    assert document["first_failure"]["message"] == (
+        "`when: nothing.here` at flow.yaml:3:34: ReferenceError: nothing is not defined (line 1, column 1)"
+    )
 
 
 def test_code_chooses_the_remedy_from_the_error(place: Place) -> None:

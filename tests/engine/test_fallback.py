@@ -38,17 +38,18 @@ def test_every_form_is_read_from_the_fallback(place: Place) -> None:
 
 
 def test_an_output_in_another_form_means_that_the_fallback_failed(place: Place) -> None:
-    """The step promised JSON: it stays failed, and the reason says so."""
+    """The step promised JSON: it stays failed and fails the run, and the reason says so."""
     step = "{id: f, shell: exit 1, capture: {j: json}, on_failure: {strategy: fallback, shell: echo text}}"
     code, document, _ = seen(place, step, "true")
-    assert (code, statuses(document)["f"], document["jobs"][0]["tolerated"]) == (0, "failed", True)
+    assert (code, statuses(document)["f"], document["jobs"][0]["tolerated"]) == (1, "failed", False)
+    assert statuses(document)["after"] == "canceled"
     messages = [event["data"]["message"] for event in place.events(1) if event["type"] == "attempt_failed"]
     assert messages[1].startswith("the fallback of 'f': capture 'j': the output is not JSON")
 
 
 def test_a_handler_that_fails_leaves_the_names_alone(place: Place) -> None:
     """A command before the last one failed, so there is no fallback though the last one ran."""
-    step = """{id: f, shell: "echo orig; exit 1", capture: x, on_failure: {strategy: fallback,
+    step = """{id: f, shell: "echo orig; exit 1", capture: x, on_failure: {strategy: fallback, fail_workflow: false,
      commands: [{shell: exit 4, continue_on_error: true}, {shell: echo FB}]}}"""
     code, document, lines = seen(place, step, "echo ${x} ${steps.f.output} > seen")
     assert (code, statuses(document)["f"], lines) == (0, "failed", ["orig orig"])
@@ -79,6 +80,14 @@ def test_whatever_runs_last_gives_its_output(place: Place, action: str, captured
     )
     code, document, _ = seen(place, step, "true")
     assert (code, document["outputs"]) == (0, {"x": value})
+
+
+def test_what_runs_inside_the_engine_gives_its_value(place: Place) -> None:
+    """A script has no output, so the step captures the value of the script."""
+    last = "{ir: {script: 'return {a: [1, 2]}'}, capture: {y: value}}"
+    step = f"{{id: f, shell: exit 1, capture: {{x: json}}, on_failure: {{strategy: fallback, commands: [{last}]}}}}"
+    code, document, _ = seen(place, step, "true")
+    assert (code, document["outputs"]) == (0, {"x": {"a": [1, 2]}, "y": {"a": [1, 2]}})
 
 
 def test_in_an_item_the_names_are_the_items_own(place: Place) -> None:

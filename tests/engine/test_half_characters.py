@@ -45,7 +45,7 @@ def test_an_item_that_is_no_text_becomes_a_dead_letter(place: Place) -> None:
     command = HALF.replace('{"p": "', '[{"p": "').replace('"}', '"}]').replace("'", "''")
     steps = "{go: {shell: 'echo ${item.p}'}}"
     code, document = place.run(f"resile: 1\nsteps:\n  m: {{map: {{input: '{command}', steps: {steps}}}}}\n")
-    assert (code, document["first_failure"]["message"]) == (0, MESSAGE)
+    assert (code, document["first_failure"]["message"]) == (1, MESSAGE)
     _, listed = place.call("dlq", "list", "1")
     (letter,) = listed["dead_letters"]
     assert letter["item_data"] == {"p": "\ufffd"}

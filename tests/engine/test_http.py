@@ -215,13 +215,34 @@ def test_no_answer_and_half_an_answer_fail(place: Place, server: Server) -> None
     assert place.text("none") == "exit code 7: no answer from http://127.0.0.1:1/: Connection refused\n"
 
 
-def test_a_long_answer_is_cut_and_says_so(place: Place, server: Server) -> None:
-    """16 MB are kept, the rest is left out, the step goes well."""
+def test_a_long_answer_is_whole(place: Place, server: Server) -> None:
+    """An answer of more than 16 MB is kept whole."""
     server.answers["/big"] = lambda handler: handler.answer(200, b"x" * (16 * 1024 * 1024 + 1))
     code, document = _run(place, f"  a: {{http: '{server.url}/big', capture: {{err: stderr}}}}\n")
-    said = "the answer is longer than 16777216 bytes: the rest is left out\nHTTP 200 OK"
-    assert (code, document["outputs"]["err"]) == (0, said)
-    assert (place.state / "output" / "job_stdio" / "job_wf1_j1_r1_a1.o").stat().st_size == 16 * 1024 * 1024
+    assert (code, document["outputs"]["err"]) == (0, "HTTP 200 OK")
+    assert (place.state / "output" / "job_stdio" / "job_wf1_j1_r1_a1.o").stat().st_size == 16 * 1024 * 1024 + 1
+
+
+def test_an_answer_saved_to_a_file(place: Place, server: Server) -> None:
+    """The file has the whole body and the output is its path; no file comes of a status that fails the step."""
+    server.answers["/big"] = lambda handler: handler.answer(200, b"x" * (5 * 1024 * 1024))
+    server.answers["/no"] = lambda handler: handler.answer(404, b"no")
+    steps = f"  a: {{http: {{url: '{server.url}/big', save_to: sub/got}}, capture: path}}\n"
+    steps += f"  b: {{http: {{url: '{server.url}/no', save_to: none}}, on_failure: true}}\n"
+    code, document = _run(place, steps)
+    assert (code, document["outputs"]["path"]) == (0, str(place.folder / "sub" / "got"))
+    assert (place.folder / "sub" / "got").read_bytes() == b"x" * (5 * 1024 * 1024)
+    assert not (place.folder / "none").exists()
+
+
+@pytest.mark.parametrize(("base", "is_taken"), [("URL", True), ("URL/", True), ("URL?a=", False), ("ftp://x", False)])
+def test_a_value_may_be_the_beginning_of_a_url(place: Place, server: Server, base: str, is_taken: bool) -> None:
+    """One value up to a slash is the server and its folder; it may hold no query, and must be an http url."""
+    server.answers["/x/a%2Fb"] = lambda handler: handler.answer(200, b"yes")
+    steps = "  a: {http: '${inputs.base}/x/${inputs.part}', capture: said, on_failure: true}\n"
+    inputs = f"inputs: {{base: '{base.replace('URL', server.url)}', part: a/b}}\n"
+    _, document = _run(place, steps, head=inputs)
+    assert document["outputs"].get("said") == ("yes" if is_taken else None)
 
 
 def test_the_timeout_of_the_step_ends_a_request(place: Place, server: Server) -> None:
@@ -295,7 +316,7 @@ def test_a_token_in_a_request_is_nowhere_on_disk(place: Place, server: Server) -
         ("'http://h${inputs.h}'", "`http://h${inputs.h}`: a value can't decide on the scheme or the server of a url"),
         ("'http://h:8${inputs.h}/'",
          "`http://h:8${inputs.h}/`: a value can't decide on the scheme or the server of a url"),
-        ("'${inputs.h}/x'", "`${inputs.h}/x`: a value can't decide on the scheme or the server of a url"),
+        ("'${inputs.h}x/'", "`${inputs.h}x/`: a value can't decide on the scheme or the server of a url"),
         ("{method: GET}", "`http` needs `url`"),
         ("{url: 'http://h', method: 'G T'}", "expected a method such as GET, POST, PUT, PATCH, DELETE, not `G T`"),
         ("{url: 'http://h', headers: {'a b': c}}", "`a b` can't be the name of a header"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def test_a_command_too_long_for_an_argument_is_a_file(tmp_path: Path) -> None:
     path = tmp_path / "scripts" / "job_j1_r1_a1.sh"
     assert launch.argv == (b"sh", os.fsencode(path))
     assert (path.read_text(), path.stat().st_mode & 0o777) == (command, 0o600)
+
+
+def test_the_longest_argument_is_that_of_the_system() -> None:
+    """Linux takes an argument of this length and refuses a longer one."""
+    assert subprocess.run(["true", "x" * ARGUMENT_BYTES_MAX]).returncode == 0
+    with pytest.raises(OSError, match="Argument list too long"):
+        subprocess.run(["true", "x" * (ARGUMENT_BYTES_MAX + 1)])
 
 
 def test_standard_input_is_a_file_that_the_command_reads(tmp_path: Path) -> None:

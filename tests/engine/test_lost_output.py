@@ -57,4 +57,5 @@ def test_logs_show_what_is_there_and_name_what_is_lost(place: Place) -> None:
         code, document = place.call(*words)
         assert (code, document["error"]["code"]) == (2, "output-lost")
         assert document["error"]["message"] == "the output of 'b' is lost"
-    assert [path.read_text() for path in (place.folder / "exported").iterdir()] == ["first\n"]
+    files = {path.name: path.read_text() for path in (place.folder / "exported").iterdir()}
+    assert files == {"job_wf1_j1_r1_a1.o": "first\n", "job_wf1_j1_r1_a1.e": "", "a_a1.o": "first\n", "a_a1.e": ""}

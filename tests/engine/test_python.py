@@ -185,15 +185,19 @@ def test_the_verdict_of_end_can_be_returned(place: Place) -> None:
     assert place.run(text)[0] == 1
 
 
-def test_values_that_are_too_large_or_unknown_fail_before_anything_runs(place: Place) -> None:
-    """A failure of the kind `contract` that says what to do."""
+def test_an_input_that_is_too_large_for_a_variable_arrives_whole(place: Place) -> None:
+    """It is handed over in a file."""
     (place.folder / "v").write_text("x" * 130_000)
-    touch = "def main(v): open('ran', 'w')"
+    code = "def main(v): open('ran', 'w').write(v)"
     keys = "    inputs: {v: '${inputs.v}'}\n"
-    _, large = _run(place, touch, "--input-file", "v=v", head="inputs: {v: x}", keys=keys)
-    _, unknown = _run(place, touch, keys="    inputs: {v: '${nobody}'}\n")
-    assert [document["first_failure"]["kind"] for document in (large, unknown)] == ["contract", "contract"]
-    assert _message(large).endswith("at most 122880: hand large values over in a file")
+    assert _run(place, code, "--input-file", "v=v", head="inputs: {v: x}", keys=keys)[0] == 0
+    assert (place.folder / "ran").read_text() == "x" * 130_000
+
+
+def test_a_value_that_is_unknown_fails_before_anything_runs(place: Place) -> None:
+    """A failure of the kind `contract` that says what it lacks."""
+    _, unknown = _run(place, "def main(v): open('ran', 'w')", keys="    inputs: {v: '${nobody}'}\n")
+    assert unknown["first_failure"]["kind"] == "contract"
     assert _message(unknown) == "nothing is known under `${nobody}`"
     assert not (place.folder / "ran").exists()
 

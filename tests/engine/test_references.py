@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.conftest import Place
+from tests.engine.conftest import Place, statuses
 
 GIVEN = """resile: 1
 inputs: {conf: {type: json, default: {port: 80, tags: [a]}}}
@@ -63,19 +63,20 @@ def test_it_fails_wherever_the_text_stands(place: Place, step: str) -> None:
 
 
 def test_an_item_without_the_field_fails_and_says_what_it_has(place: Place) -> None:
-    """Its neighbour goes on."""
-    code, _ = place.run("""resile: 1
+    """Its neighbour goes on, and then the map fails."""
+    code, document = place.run("""resile: 1
 steps:
 - id: m
   map:
     input: [{name: a}, {nmae: b}, plain]
     steps: [{id: s, shell: "echo ${item.name} >> seen"}]
 """)
-    assert (code, place.text("seen").split()) == (0, ["a"])
+    assert (code, statuses(document)["m"], place.text("seen").split()) == (1, "failed", ["a"])
     failed = {entry["data"]["message"] for entry in place.events(1) if entry["type"] == "attempt_failed"}
     assert failed == {
         "`item` has no `name`; it has: nmae",
         "`item` is a text and has no `name`",
+        "2 of 3 items failed",
     }
 
 

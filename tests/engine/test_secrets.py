@@ -225,7 +225,7 @@ steps:
 """,
         env={"TOKEN": SECRET},
     )
-    assert code == 0
+    assert code == 1
     _, listed = place.call("dlq", "list", "1")
     assert [letter["item_data"] for letter in listed["dead_letters"]] == [{"k": "***"}, {"k": "***"}, {"k": "plain"}]
     assert SECRET not in repr(place.events(1))
@@ -313,7 +313,9 @@ def test_an_input_of_a_child_that_holds_a_secret_fails_the_step(place: Place) ->
     text = "resile: 1\nsecrets: [TOK]\nsteps:\n  c: {workflow: child.yaml, inputs: {i: 'x${env.TOK}'}}\n"
     code, document = place.run(text, env={"TOK": SECRET})
     assert (code, document["first_failure"]["kind"]) == (1, "contract")
-    assert document["first_failure"]["message"] == "input 'i' holds the value of a secret, and inputs are stored"
+    assert document["first_failure"]["message"] == (
+        "input 'i' holds the value of a secret, and inputs are stored; the child's steps have it in their environment"
+    )
     assert not (place.folder / "ran").exists()
     assert _found(place.state, SECRET.encode()) == []
 

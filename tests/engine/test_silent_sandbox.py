@@ -8,8 +8,8 @@ import pytest
 
 import resile
 from resile.languages.javascript import limits
-from resile.languages.javascript.evaluate import SandboxSilent
 from resile.languages.javascript.helper import Helper, HelperSilent
+from resile.languages.javascript.helpers import SandboxSilent
 
 FLOW = """
 resile: 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from resile.core.events import CancelRequested
-from resile.engine.loop import LEASE_SECONDS
+from resile.engine.neighbours.lease_keeper import LEASE_SECONDS
 from resile.engine.session import take
 from resile.executors.contract import Launch, Started
 from resile.model.failure import LogRange

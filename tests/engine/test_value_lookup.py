@@ -99,6 +99,13 @@ def test_inputs_are_followed_by_name_and_by_index(tmp_path: Path) -> None:
         assert run.find("inputs", *path) is MISSING
 
 
+def test_the_folder_of_the_workflow_is_all_that_is_known_of_it(tmp_path: Path) -> None:
+    """`workflow.folder` is the folder of its file; another name below it, or none, leads nowhere."""
+    run = Lookup("steps: [{id: use, shell: x}]", tmp_path)
+    assert run.find("workflow", "folder") == str(tmp_path)
+    assert run.find("workflow") is run.find("workflow", "file") is run.find("workflow", "folder", "x") is MISSING
+
+
 def test_variables_see_those_above_them(tmp_path: Path) -> None:
     """The step's variables are rendered after the workflow's, which see the caller's; one that is not set is empty."""
     text = "env: {A: 'a${env.X}', B: '${env.A}b'}\nsteps: [{id: use, shell: x, env: {C: '${env.B}c', A: own}}]"
@@ -165,7 +172,7 @@ def test_history_holds_the_successes_of_this_epoch(tmp_path: Path) -> None:
 
 def test_a_handler_sees_the_failure_that_it_answers(tmp_path: Path) -> None:
     """`error` has the fields of the failure and `shell.output` both streams of that attempt; others have neither."""
-    text = "steps: [{id: a, shell: x, on_failure: [{id: use, shell: x}]}, {id: b, shell: x, needs: []}]"
+    text = "steps: [{id: a, shell: x, on_failure: [{id: use, shell: x}]}, {id: b, shell: x}]"
     run = Lookup(text, tmp_path, lambda step, _index, _number: Outcome(3, FAILURE) if step == "a" else OK, ("use", "b"))
     run.wrote("a", "some out\n", "some err\n", failure=FAILURE)
     assert run.find("error") == {
@@ -232,7 +239,7 @@ def test_an_isolated_item_has_a_worktree(tmp_path: Path) -> None:
     text = """
 steps:
   - {id: each, map: {input: [1, 2], isolation: worktree, steps: [{id: use, shell: x}]}}
-  - {id: other, shell: x, needs: []}
+  - {id: other, shell: x}
 """
     run = Lookup(text, tmp_path, stuck=("use", "other"))
     folder = run.find("worktree", index=1)

@@ -10,7 +10,8 @@ import msgspec
 from resile.executors.contract import OutputReader, Stream, output_size
 from resile.languages.references import text_of
 from resile.model.failure import LogRange
-from resile.model.limits import VALUE_BYTES_MAX
+from resile.model.folders import create_file, make_folder, put_in_place
+from resile.model.limits import OUTPUT_PIECE_BYTES, VALUE_BYTES_MAX
 from resile.model.workflow import Agent, Capture
 
 _STDOUT: tuple[Stream, ...] = ("out",)
@@ -48,6 +49,19 @@ def capture_output(
     return values
 
 
+def capture_file(output: OutputReader, log: LogRange | None, path: str) -> str:
+    """Write the whole stdout of an attempt to a file; return its path."""
+    make_folder(os.path.dirname(path))
+    with create_file(f"{path}.part") as file:
+        start, size = 0, output_size(log, "out")
+        while start < size:
+            piece = output.read_output(log, "out", start, OUTPUT_PIECE_BYTES)
+            file.write(piece)
+            start += len(piece)
+        put_in_place(file, f"{path}.part", path)
+    return path
+
+
 def capture_value(value: Any, captures: tuple[Capture, ...], exit_code: int | None) -> dict[str, Any]:
     """Like capture_output, for a step that returned a value and printed nothing: the value as text is its output."""
     data = text_of(value).encode("utf-8", "surrogateescape")
@@ -69,7 +83,8 @@ def _stream(output: OutputReader, log: LogRange | None, stream: Stream, name: st
     """The bytes that an attempt wrote to one stream; raises CaptureRefused if they are too many."""
     size = output_size(log, stream)
     if size > VALUE_BYTES_MAX:
-        raise CaptureRefused(f"capture {name!r}: {size} bytes are more than {VALUE_BYTES_MAX}")
+        hint = f"`capture: {{{name}: file}}` takes any size"
+        raise CaptureRefused(f"capture {name!r}: {size} bytes are more than {VALUE_BYTES_MAX}: {hint}")
     return output.read_output(log, stream)
 
 
@@ -77,7 +92,7 @@ def _value(capture: Capture, data: bytes, exit_code: int | None, seconds: float 
     """Convert an output to the form that the capture asks for."""
     text = data.decode("utf-8", "surrogateescape")
     match capture.form:
-        case "text" | "stderr" | "combined" | "value":
+        case "text" | "stderr" | "combined" | "value" | "file":
             return text.strip()
         case "lines":
             return text.splitlines()
@@ -157,7 +172,7 @@ def verdict_of(output: OutputReader, log: LogRange, values: dict[str, Any]) -> s
     """The `workflow_status` that `end` gave: captured, or in a JSON object that is its stdout or its last line."""
     if "workflow_status" in values:
         return str(values["workflow_status"])
-    data = output.read_output(log, "out", 0, VALUE_BYTES_MAX).strip()
+    data = output.read_output(log, "out", -VALUE_BYTES_MAX).strip()
     for text in (data, data.rpartition(b"\n")[2]):
         if text.startswith(b"{"):
             try:

@@ -25,6 +25,8 @@ from resile.model.workflow import Workflow
 
 CREDENTIALS = "RESILE_CREDENTIALS"
 """The environment variable with the path of the file of credentials; steps do not get it."""
+TOKEN_VARIABLE = "RESILE_TOKEN"
+"""The environment variable with the caller's right to use a server; steps do not get it."""
 # The parts of a connection string, and the fields that may have them.
 _PARTS = {
     "host": ("host", "db_host"),
@@ -35,6 +37,13 @@ _PARTS = {
     "sslmode": ("sslmode",),
 }
 _LINE = r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)"
+
+
+def environment_of(workflow: Workflow, caller: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a workflow's steps: the caller's, its files, its credentials; without the caller's token."""
+    found = add_credentials(workflow, {**caller, **load_env_files(workflow)})
+    found.pop(TOKEN_VARIABLE, None)
+    return found
 
 
 def load_env_files(workflow: Workflow) -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -38,7 +39,7 @@ class Journal:
         self._orders: list[Order] = []
         self._notes: list[Note] = []
         self._row: RunRow | None = None
-        self._answered: tuple[int, ...] = ()
+        self._answered: dict[int, dict[str, Any] | None] = {}
         self._written: deque[tuple[int, list[Order], list[Note]]] = deque()
         self._since_snapshot = 0
 
@@ -93,9 +94,9 @@ class Journal:
         """Drop the orders so far: a resume repeats every order that is still to be performed."""
         self._orders.clear()
 
-    def answer(self, request: int) -> None:
-        """Mark a request as answered in the next batch, which holds its event."""
-        self._answered = (*self._answered, request)
+    def answer(self, request: int, result: dict[str, Any] | None = None) -> None:
+        """Mark a request as answered in the next batch, which holds its event; `result` is for its caller."""
+        self._answered[request] = result
 
     def write_row(self, row: RunRow) -> None:
         """Write the run's own row with the next batch."""
@@ -103,7 +104,7 @@ class Journal:
 
     def has_entries(self) -> bool:
         """Is there something that has not been submitted to the writer?"""
-        return bool(self._entries) or self._row is not None
+        return bool(self._entries or self._answered) or self._row is not None
 
     def has_orders(self) -> bool:
         """Do orders wait for a batch that has not been submitted?"""
@@ -111,7 +112,7 @@ class Journal:
 
     def is_unfinished(self) -> bool:
         """Is a batch not durable yet, or has the engine not taken its orders?"""
-        return bool(self._entries or self._written) or self._row is not None
+        return bool(self._entries or self._answered or self._written) or self._row is not None
 
     def submit(self, state: State, *, snapshot: bool = False, at_once: bool = False) -> None:
         """Submit the collected batch to the writer; `at_once` if the engine is idle until it is durable."""
@@ -133,7 +134,12 @@ class Journal:
             self._scopes = {}
         self._written.append((self._writer.submit(batch, at_once=at_once), self._orders, self._notes))
         self._entries, self._orders, self._notes = [], [], []
-        self._attempts, self._touched, self._rows, self._row, self._answered = {}, set(), {}, None, ()
+        self._attempts, self._touched, self._rows, self._row, self._answered = {}, set(), {}, None, {}
+
+    def submit_answers(self) -> None:
+        """Submit nothing but answers to requests, of a run that no engine drives."""
+        self._writer.submit(Batch(self._run, self._token, [], {}, {}, answered=self._answered))
+        self._answered = {}
 
     def take_durable(self) -> tuple[list[Order], list[Note]]:
         """Take the orders and notes whose batches are durable: they may be performed and shown."""

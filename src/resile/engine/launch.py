@@ -9,22 +9,24 @@ can't be rendered fails the attempt (`contract`) before anything runs.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from msgspec.structs import replace
 
 from resile.core.actions import ReadGroups, ReadItems, StartAttempt
 from resile.core.events import GroupsRead, ItemsRead
 from resile.core.state import Error, Job, State
-from resile.engine.actions.git import head_of
 from resile.engine.actions.registry import prepare_of
 from resile.engine.clock import Clock
 from resile.engine.evaluation.values import Values
-from resile.engine.resources import time_limit, visible_gpus
+from resile.engine.resources import memory_limit, share_of, time_limit, visible_gpus
 from resile.engine.secrets import NOTHING_HIDDEN, Hidden
 from resile.executors.contract import Launch
 from resile.languages.contract import render_text
-from resile.languages.references import ValueRefused
+from resile.languages.references import ValueRefused, write_text
 from resile.languages.surroundings import failed_job
 from resile.model.failure import Failure, Outcome, contract_failure
 from resile.model.folders import create_file, make_folder, put_in_place
@@ -74,10 +76,11 @@ class Attempt:
         """The directory in which the step runs."""
         return self.performer.directory_of(self.job, self.step)
 
-    def write_file(self, ending: str, text: bytes) -> bytes:
+    def write_file(self, ending: str, content: bytes | Callable[[BinaryIO], None]) -> bytes:
         """Write a file that belongs to the attempt, readable by its owner only; return its path.
 
-        The file is removed when the attempt ends, because it may hold values; a HEAD stays.
+        A content that may be large writes itself. The file is removed when the attempt ends, because it may hold
+        values; a HEAD stays.
         """
         job, attempt = self.order.job, self.order.attempt
         path = self.performer.path_of(job, attempt, ending)
@@ -86,14 +89,24 @@ class Attempt:
         make_folder(os.path.dirname(path))
         part = f"{path}.part" if ending == HEAD else path
         with create_file(part) as file:
-            file.write(text)
+            if isinstance(content, bytes):
+                file.write(content)
+            else:
+                content(file)
             if ending == HEAD:
                 put_in_place(file, part, path)
         return os.fsencode(path)
 
-    def with_stdin(self, argv: Argv, ending: str, text: bytes) -> Argv:
-        """The argv that runs a command with a text on its standard input."""
-        return (b"sh", b"-c", _FROM_FILE, self.write_file(ending, text), *argv)
+    def with_stdin(self, argv: Argv, ending: str, content: bytes | Callable[[BinaryIO], None]) -> Argv:
+        """The argv that runs a command with a content on its standard input."""
+        return (b"sh", b"-c", _FROM_FILE, self.write_file(ending, content), *argv)
+
+    def write_text(self, text: str, file: BinaryIO) -> None:
+        """Write a text with its values to a file; in a native file a value may have any size."""
+        if self.lookup.language.has_references:
+            write_text(text, self.lookup, file)
+        else:
+            file.write(render_text(text, self.lookup).encode("utf-8", "surrogateescape"))
 
     def launch(self, argv: Argv, fallback: Argv = (), variables: Variables = ()) -> Launch:
         """The launch of a command with its environment, directory and limits.
@@ -114,10 +127,15 @@ class Attempt:
             state.workflow_of(job.scope).grace_seconds if step.grace_seconds is None else step.grace_seconds,
             fallback,
             after=order.after,
+            memory_bytes=memory_limit(state, job),
+            labels=step.runs_on,
+            share=share_of(state, job),
         )
 
     def _keep_head(self, directory: str) -> None:
         """Store the commit that a step starts from in a file, which survives a crash."""
+        from resile.engine.actions.git import head_of
+
         head = head_of(directory)
         if head is None:
             raise ValueRefused("commit_required: the step does not run inside a git repository")
@@ -184,7 +202,15 @@ class Performer:
         from resile.engine.actions.items import items_path, read_items
 
         items, place, last = read_items(items_path(self.folder, order.label), order.place, order.count)
-        return ItemsRead(at, order.job, order.label, items, place, last)
+        fan = self.state.fans.get(order.job)
+        if fan is None or not fan.again or fan.redrive:
+            return ItemsRead(at, order.job, order.label, items, place, last)
+        from resile.engine.actions.items_left import kept_scopes
+
+        kept = kept_scopes(self.values.store, self.values.id, items)
+        # A letter of an item that fails again goes on with the history of the letter that the store has.
+        items = tuple(replace(item, history=()) for item in items)
+        return ItemsRead(at, order.job, order.label, items, place, last, kept)
 
     def read_groups(self, order: ReadGroups, at: float) -> GroupsRead:
         """The next fan-outs of a redrive."""
@@ -198,10 +224,12 @@ class Performer:
         base = self.values.folder_of(job) or self.directory
         return os.path.join(base, render_text(step.working_dir, self.values.of(job))) if step.working_dir else base
 
-    def head_before(self, job: int, attempt: int) -> str:
-        """The commit that an attempt started from."""
+    def is_head_unchanged(self, job: int, attempt: int, directory: str) -> bool:
+        """Does the folder have the commit checked out that the attempt started from?"""
+        from resile.engine.actions.git import head_of
+
         with open(self.path_of(job, attempt, HEAD)) as file:
-            return file.read()
+            return head_of(directory) == file.read()
 
     def environment_of(self, order: StartAttempt, job: Job, step: Step) -> Variables:
         """The variables of a step, beyond those of its run; in a repair they describe the failed attempt."""
@@ -232,8 +260,10 @@ class Performer:
         code = error.failure.exit_code
         variables = {**self._run_env, "JOB_ID": str(failed), "JOB_NAME": error.step, "ATTEMPT_ID": str(error.attempt)}
         variables["RETURN_CODE"] = "" if code is None else str(code)
-        prefixes = ("RESILE_", "TORC_")
-        return [(os.fsencode(prefix + name), os.fsencode(variables[name])) for prefix in prefixes for name in variables]
+        # A failure after exit 0, such as a missing output file, has the code 1 in Torc.
+        of_torc = {**variables, "RETURN_CODE": "1"} if code == 0 else variables
+        both = (("RESILE_", variables), ("TORC_", of_torc))
+        return [(os.fsencode(prefix + name), os.fsencode(text)) for prefix, of in both for name, text in of.items()]
 
     def path_of(self, job: int, attempt: int, ending: str) -> str:
         """The path of a file that belongs to one attempt."""
@@ -262,6 +292,7 @@ def _files_left_in(folder: str) -> dict[tuple[int, int], list[str]]:
     return found
 
 
-def identity(run: int, epoch: int, output: str) -> dict[str, str]:
+def identity(run: int, epoch: int, output: str, api_url: str = "") -> dict[str, str]:
     """The variables that identify a run to every process it starts, without their `RESILE_` prefix."""
-    return {"WORKFLOW_ID": str(run), "RUN_ID": str(epoch), "OUTPUT_DIR": output, "API_URL": ""}
+    ids = {"WORKFLOW_ID": str(run), "RUN_ID": str(epoch)}
+    return {**ids, "OUTPUT_DIR": output, "API_URL": api_url, "PYTHON": sys.executable}

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from queue import SimpleQueue
-from threading import Thread
+from _queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from resile.core.state import State
 from resile.engine.paths import named_logs
 from resile.executors.contract import OutputLost, OutputReader, Stream
 from resile.model.failure import LogRange
 from resile.model.folders import create_file, make_folder, put_in_place
+from resile.model.limits import OUTPUT_PIECE_BYTES
 from resile.store.contract import AttemptRow
 
+if TYPE_CHECKING:
+    from threading import Thread
+
 EVERY_ATTEMPT_JOBS_MAX = 1_000
-CHUNK_BYTES = 256 * 1024
 _ENDINGS: dict[Stream, str] = {"out": ".o", "err": ".e"}
 
 
@@ -42,6 +45,8 @@ class LogFiles:
             self._export(row)
             return
         if self._thread is None:
+            from threading import Thread
+
             self._thread = Thread(target=self._work, name="log files", daemon=True)
             self._thread.start()
         self._queue.put(row)
@@ -65,17 +70,21 @@ class LogFiles:
             self.problem = problem
 
 
-def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str, *, durable: bool = False) -> None:
-    """Export the output of one attempt to `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`, if it wrote anything.
+def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str, *, durable: bool = False) -> list[str]:
+    """Export the output of one attempt to `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`, both if it wrote anything.
+
+    Returns the paths of the files.
 
     The copies that a run makes beside itself are not flushed: the log never reads them, and they can be made again.
     """
-    for stream in _ENDINGS:
-        data = output.read_output(row.log, stream, 0, CHUNK_BYTES)
-        if data:
-            make_folder(into)
-            name = f"job_wf{run}_j{row.job}_r{row.epoch}_a{row.attempt}{_ENDINGS[stream]}"
-            _write(output, row.log, stream, data, os.path.join(into, name), durable)
+    begin = {stream: output.read_output(row.log, stream, 0, OUTPUT_PIECE_BYTES) for stream in _ENDINGS}
+    if not any(begin.values()):
+        return []
+    make_folder(into)
+    stem = os.path.join(into, f"job_wf{run}_j{row.job}_r{row.epoch}_a{row.attempt}")
+    for stream, data in begin.items():
+        _write(output, row.log, stream, data, stem + _ENDINGS[stream], durable)
+    return [stem + ending for ending in _ENDINGS.values()]
 
 
 def _write(output: OutputReader, log: LogRange | None, stream: Stream, data: bytes, path: str, durable: bool) -> None:
@@ -84,7 +93,7 @@ def _write(output: OutputReader, log: LogRange | None, stream: Stream, data: byt
     with create_file(part) as file:
         while data:
             file.write(data)
-            data = output.read_output(log, stream, file.tell(), CHUNK_BYTES)
+            data = output.read_output(log, stream, file.tell(), OUTPUT_PIECE_BYTES)
         if durable:
             put_in_place(file, part, path)
             return

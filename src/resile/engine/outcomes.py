@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Any, assert_never
@@ -10,12 +11,13 @@ import msgspec
 
 from resile.core.attempts import OVERRIDES
 from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, AttemptWithdrawn, Event
+from resile.core.growth import cut_known
 from resile.core.recovery.matching import ladder_of
 from resile.core.state import ROOT, Job, State
-from resile.engine.actions.git import head_of
 from resile.engine.capture import (
     ALWAYS_THERE,
     CaptureRefused,
+    capture_file,
     capture_output,
     capture_value,
     excess_spending,
@@ -26,7 +28,7 @@ from resile.engine.capture import (
 from resile.engine.clock import Clock
 from resile.engine.evaluation.values import Values
 from resile.engine.launch import Performer
-from resile.engine.resources import time_limit
+from resile.engine.resources import memory_limit, time_limit
 from resile.engine.secrets import Hidden, redact, redact_failure, redact_outcome, redact_value
 from resile.executors import outcome as evidence
 from resile.executors.contract import (
@@ -106,7 +108,7 @@ class Observer:
                 return AttemptAdopted(self._clock.now(), report.job, report.attempt, report.pid), None
             case Withdrawn():
                 self._performer.remove_files(report.job, report.attempt)
-                return AttemptWithdrawn(report.at, report.job, report.attempt), None
+                return AttemptWithdrawn(report.at, report.job, report.attempt, started=report.started), None
             case Lost():
                 return self.end_attempt(report.job, report.attempt, report.at, evidence.outcome_of_lost(report))
         assert_never(report)
@@ -123,6 +125,8 @@ class Observer:
             outcome = self._capture_for_owners(found, outcome, at)
         if self._secrets:
             outcome = redact_outcome(outcome, self._secrets)
+        if found is not None and any(effect.kind == "again" for effect in self._state.step_of(found).effects):
+            outcome = self._without_known_pages(found, outcome)
         known = self._started.pop((job, attempt), None)
         row = AttemptRow(
             job,
@@ -138,6 +142,14 @@ class Observer:
         )
         return AttemptEnded(at, job, attempt, outcome, canceled, pid), row
 
+    def _without_known_pages(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome of a step that collects pages, without those that earlier attempts collected."""
+        values, more = cut_known(self._state.frame_of(job.scope).values, outcome.values)
+        memory, grown = cut_known(self._state.memory, outcome.memory)
+        return msgspec.structs.replace(
+            outcome, values=values, memory=memory, values_grown=tuple(more), memory_grown=tuple(grown)
+        )
+
     def _outcome_of_end(self, report: Ended) -> Outcome:
         """The outcome of a command. What it printed may be lost, for want of room or by a power cut: the exit code
         counts all the same, so that it is not run again for it.
@@ -145,8 +157,8 @@ class Observer:
         lost = report.spawn_stage == "output" and bool(report.log.segment)
         if lost:
             report = msgspec.structs.replace(report, spawn_error=0, spawn_stage="")
-        limit = self._time_limit_of(report) if report.reason else 0.0
-        outcome = evidence.outcome_of(report, self._output, limit, self._directory_of(report))
+        limits = self._limits_of(report) if report.reason else evidence.NO_LIMITS
+        outcome = evidence.outcome_of(report, self._output, limits, self._directory_of(report))
         if not lost:
             try:
                 return self._complete(report, outcome)
@@ -210,9 +222,12 @@ class Observer:
         step = None if job is None else self._state.step_of(job)
         return self._outcome_of(report, self._state, job, step, self._output)
 
-    def _time_limit_of(self, report: Ended) -> float:
-        job = self._state.jobs.get(report.job)
-        return 0.0 if job is None else time_limit(self._state, job) or 0.0
+    def _limits_of(self, report: Ended) -> evidence.Limits:
+        """The limits of an attempt that the executor ended."""
+        job, state = self._state.jobs.get(report.job), self._state
+        if job is None:
+            return evidence.NO_LIMITS
+        return evidence.Limits(time_limit(state, job) or 0.0, memory_limit(state, job))
 
     def _directory_of(self, report: Ended) -> str:
         job = self._state.jobs.get(report.job) if report.spawn_stage == "cwd" else None
@@ -269,7 +284,7 @@ class Observer:
         visible = self._values.of(job)
         if missing := missing_outputs(directory, [render_text(name, visible) for name in step.outputs]):
             return _fail_contract(outcome, missing, "output file missing")
-        if step.commit_required and head_of(directory) == self._performer.head_before(report.job, report.attempt):
+        if step.commit_required and self._performer.is_head_unchanged(report.job, report.attempt, directory):
             return _fail_contract(outcome, "commit_required: the step made no commit", "no commit")
         return self._check_spending(step, outcome)
 
@@ -314,8 +329,13 @@ class Observer:
         # In a handler `combined` joins the outputs of all its commands so far, so the last command that ran has
         # everything.
         joined = [one.name for one in captures if one.form == "combined"] if self._in_handler(job) else []
-        own = tuple(Capture(one.name) if one.name in joined else one for one in captures)
-        values = capture_output(self._output, outcome.log, own, outcome.exit_code, outcome.usage.wall_seconds)
+        own = tuple(Capture(one.name) if one.name in joined else one for one in captures if one.form != "file")
+        files = {one.name: self._path_of_capture(job, one.name) for one in captures if one.form == "file"}
+        try:
+            values: dict[str, Any] = {name: capture_file(self._output, outcome.log, files[name]) for name in files}
+        except OSError as error:
+            raise CaptureRefused(f"can't write the output to a file: {error.strerror}") from error
+        values |= capture_output(self._output, outcome.log, own, outcome.exit_code, outcome.usage.wall_seconds)
         try:
             before = self._values.texts.outputs_before(job) if joined else []
         except ValueRefused as problem:
@@ -324,6 +344,11 @@ class Observer:
         if step.transform is None:
             values |= {one.name: parse_result(values[one.name]) for one in captures if one.form == "value"}
         return {name: redact_value(value, self._secrets) for name, value in values.items()} if self._secrets else values
+
+    def _path_of_capture(self, job: Job, name: str) -> str:
+        """The path of the file that a job's output is captured to."""
+        epoch = self._state.epoch
+        return os.path.abspath(os.path.join(self._folder, "captured", f"j{job.id}_r{epoch}_a{job.attempt}_{name}"))
 
     def _in_handler(self, job: Job) -> bool:
         return self._state.scopes[job.scope].kind == "repair"

@@ -4,6 +4,7 @@
     OUTPUT/NAME/                for another database, and if the folder has files of a version that gave no names
     .../runs/wf1_r2/            one epoch of one run; its launcher is labelled NAME_wf1_r2
     .../job_stdio/              the log files for people
+    OUTPUT/work/…/              where the steps of a run work that has no directory of its caller
 
 So databases beside each other share no file, nor does a database with one that was deleted. A run keeps its folder, and
 runs of older versions keep theirs.
@@ -12,6 +13,7 @@ runs of older versions keep theirs.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from os.path import join
 
 from msgspec.structs import replace
@@ -21,7 +23,8 @@ from resile.model.folders import claim_folder, make_folder
 from resile.store.contract import RunRow, Store
 
 OWNER = ".resile-database"
-_RUNS, _LOGS, _WORKTREES = "runs", "job_stdio", "worktrees"
+_RUNS, _LOGS, _WORKTREES, _WORK = "runs", "job_stdio", "worktrees", "work"
+_NAME_BYTES = 8
 
 
 def claim_output(output: str) -> None:
@@ -67,7 +70,7 @@ def _folder_of(output: str, identity: str) -> str:
 def _owner(output: str) -> str:
     """The name of the database to which an output folder belongs; empty where none has said so."""
     try:
-        with open(join(output, OWNER), encoding="ascii", errors="replace") as file:
+        with open(join(output, OWNER), encoding="utf-8", errors="replace") as file:
             return file.read(64)
     except OSError:
         return ""
@@ -94,6 +97,26 @@ def label(identity: str, run: int, epoch: int) -> str:
     return f"{identity}_wf{run}_r{epoch}" if identity else f"wf{run}_r{epoch}"
 
 
+def files_of_run(output: str, run: int) -> list[str]:
+    """Everything below an output folder that belongs to one run: its epochs, its log files, its worktrees."""
+    found: list[str] = []
+    for folder, start in ((_RUNS, f"wf{run}_"), (_LOGS, f"job_wf{run}_"), (_WORKTREES, f"wf{run}_")):
+        with suppress(FileNotFoundError):
+            found += [entry.path for entry in os.scandir(join(output, folder)) if entry.name.startswith(start)]
+    return sorted(found)
+
+
+def work_folder(output: str) -> str:
+    """A new name for the folder of a run that has no directory of its caller."""
+    return join(output, _WORK, os.urandom(_NAME_BYTES).hex())
+
+
+def is_work_folder(directory: str, output: str) -> bool:
+    """Is this directory a folder that was made for one run below this output folder, or for a part of it?"""
+    above = os.path.dirname(directory)
+    return os.path.basename(above) == _WORK and os.path.dirname(above) in (output, os.path.dirname(output))
+
+
 def named_logs(output: str) -> str:
     """The folder of the log files for people."""
     return join(output, _LOGS)
@@ -104,6 +127,8 @@ def worktree(output: str, run: int, job: int, index: int) -> str:
     return join(output, _WORKTREES, f"wf{run}_j{job}_i{index}")
 
 
-def worktree_branch(identity: str, run: int, job: int, index: int) -> str:
-    """The branch on which the item of a worktree commits; `identity` as in `label`."""
+def worktree_branch(identity: str, run: int, job: int, index: int, begins: str = "") -> str:
+    """The branch on which the item of a worktree commits; `identity` as in `label`, `begins` by the file's choice."""
+    if begins:
+        return "-".join(part for part in (begins, identity, f"wf{run}_j{job}", f"item_{index}") if part)
     return join("resile", identity, f"wf{run}_j{job}_i{index}")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from resile.core.react import fold
 from resile.core.state import FORMAT, ROOT, State, decode, new_state
 from resile.errors import ResileError
@@ -56,6 +60,11 @@ def count_steps(state: State) -> dict[str, int]:
     return found
 
 
+def digest(state: State) -> dict[str, Any]:
+    """What the row of a run says of its state, for the list of runs: the counts of its steps, and its first failure."""
+    return {**count_steps(state), "first_failure": msgspec.to_builtins(state.first_failure)}
+
+
 class GoneJobs:
     """Jobs that the state of a run has dropped because their item or child workflow ended; `omitted` are left out."""
 
@@ -79,7 +88,7 @@ def dropped_jobs(store: Store, run: int, state: State) -> GoneJobs:
     many = state.items > ITEMS_LISTED_MAX
     scope: list[JobRow] = []
     for row in store.jobs(run):
-        if row.id in state.jobs or row.id <= state.jobs_before:
+        if row.id in state.jobs or not is_current(state, row):
             continue
         if scope and scope[0].scope != row.scope:
             gone.add(scope, many)
@@ -87,6 +96,11 @@ def dropped_jobs(store: Store, run: int, state: State) -> GoneJobs:
         scope.append(row)
     gone.add(scope, many)
     return gone
+
+
+def is_current(state: State, row: JobRow) -> bool:
+    """Does a job that the state has dropped belong to this epoch: was it made in it, or did it go on in it?"""
+    return row.id > state.jobs_before or (row.ended_at is not None and row.ended_at >= state.started_at)
 
 
 def row_of(store: Store, run: int) -> RunRow:

@@ -10,25 +10,30 @@ from resile.core.scheduling.reservations import resources_for
 from resile.core.state import Job, State
 from resile.errors import ResileError
 from resile.executors import descriptors
-from resile.model.nested import steps_of
+from resile.executors.contract import Share
+from resile.model.limits import size
+from resile.model.nested import steps_of, workflows_within
 from resile.model.workflow import Step, Workflow
 
 # Enough in reserve that the launcher never waits for a commit; few enough that a cancel has little to withdraw.
 AHEAD = 64
 # Calls of functions are shorter, and withdrawing one costs nothing.
 CALLS_AHEAD = 512
+# The capacity of a run that a server drives, which has as many places as there are workers.
+CPUS_MAX, MEMORY_BYTES_MAX, GPUS_MAX = 1e6, 1 << 60, 1024
 _UNLIMITED = 1 << 60
+_NOTHING = Share()
 
 
 def measure(parallel: int | None, cpus: float | None, memory_bytes: int | None, gpus: int | None) -> Capacity:
     """The capacity of an engine on this machine; the caller's numbers override the measured ones."""
     descriptors.refuse_too_few()
-    own_cpus = cpus if cpus is not None else _cpus()
+    has_cpus = cpus if cpus is not None and parallel is not None else _cpus()
     return Capacity(
-        parallel=parallel if parallel is not None else max(1, int(_cpus())),
+        parallel=parallel if parallel is not None else max(1, int(has_cpus)),
         ahead=AHEAD,
         early=AHEAD,
-        cpus=own_cpus,
+        cpus=cpus if cpus is not None else has_cpus,
         memory_bytes=memory_bytes if memory_bytes is not None else _memory_bytes(),
         gpus=gpus if gpus is not None else _gpus(),
     )
@@ -45,6 +50,19 @@ def refuse_misfits(workflow: Workflow, capacity: Capacity) -> None:
                 where=f"{workflow.file}:{step.origin.line}:{step.origin.column}",
                 hint="ask for less, or say what this machine may use with --cpus, --memory, --gpus",
             )
+
+
+def refuse_labels(workflow: Workflow) -> None:
+    """Refuse a workflow with a step that waits for a worker: without a server there is none."""
+    for flow in workflows_within(workflow):
+        for step in steps_of(flow):
+            if step.runs_on:
+                raise ResileError(
+                    "needs-worker",
+                    f"step {step.name!r} runs on a worker with the label {step.runs_on[0]!r}, and here is none",
+                    where=f"{flow.file}:{step.origin.line}:{step.origin.column}",
+                    hint="submit the workflow to a server that has such a worker, or remove `runs_on`",
+                )
 
 
 def scarce_descriptors(parallel: int) -> str:
@@ -64,7 +82,7 @@ def _misfit(step: Step, capacity: Capacity) -> str:
     if resources.cpus > capacity.cpus:
         return f"CPUs: {resources.cpus:g}, there are {capacity.cpus:g}"
     if resources.memory_bytes > capacity.memory_bytes:
-        return f"{_size(resources.memory_bytes)} of memory, there is {_size(capacity.memory_bytes)}"
+        return f"{size(resources.memory_bytes)} of memory, there is {size(capacity.memory_bytes)}"
     if resources.gpus > capacity.gpus:
         return f"GPUs: {resources.gpus}, there are {capacity.gpus}"
     return ""
@@ -109,14 +127,6 @@ def visible_gpus(env: Mapping[str, str]) -> list[str]:
     return [name.strip() for name in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
 
 
-def _size(count: int) -> str:
-    """A number of bytes with a unit."""
-    for unit, name in ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")):
-        if count >= unit:
-            return f"{count / unit:.4g}{name}"
-    return f"{count} bytes"
-
-
 def _words(path: str) -> list[str]:
     """The words of a small system file; none if it does not exist."""
     try:
@@ -124,6 +134,21 @@ def _words(path: str) -> list[str]:
             return file.read().split()
     except OSError:
         return []
+
+
+def memory_limit(state: State, job: Job) -> int:
+    """How much memory an attempt may use; 0 is no limit."""
+    resources = state.step_of(job).resources
+    if resources is None or not resources.enforce:
+        return 0
+    granted = resources_for(state, job)
+    return granted.memory_bytes if granted is not None else 0
+
+
+def share_of(state: State, job: Job) -> Share:
+    """What an attempt takes of the place where it runs."""
+    granted = resources_for(state, job)
+    return _NOTHING if granted is None else Share(granted.cpus, granted.memory_bytes, granted.gpus)
 
 
 def time_limit(state: State, job: Job) -> float | None:

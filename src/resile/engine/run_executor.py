@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+from msgspec import Struct
 
 from resile.core.state import State
 from resile.engine.paths import claim_folders, epoch_folder, label
@@ -18,6 +20,14 @@ from resile.store.contract import RunRow
 
 if TYPE_CHECKING:
     from resile.executors.local.prestart import Prestarted
+    from resile.executors.shared.hub import Hub
+
+
+class Hosting(Struct, frozen=True):
+    """How a host drives a run: with the slots of its hub, which it gets by its priority."""
+
+    hub: Hub
+    priority: int
 
 
 def open_fence(row: RunRow, epoch: int, identity: str, number: int, confirm: Callable[[], None]) -> Fence:
@@ -41,21 +51,53 @@ def make_executor(
     launcher: Prestarted | None,
     clock_offset: float,
     fence: Fence,
+    hosting: Hosting | None = None,
 ) -> Executor:
     """The executor of commands, combined with that of functions if the workflow calls any."""
-    commands = LocalExecutor(
-        folder,
-        slots=parallel,
+    settings = _Settings(
         label=label(identity, row.id, epoch),
-        base_env={os.fsencode(name): os.fsencode(value) for name, value in env.items()},
+        base_env={os.fsencode(key): os.fsencode(value) for key, value in env.items()},
         directory=os.fsencode(row.directory),
         fence=fence,
         secrets=hidden.listed,
-        launcher=launcher,
         clock_offset=clock_offset,
     )
+    commands: Executor
+    if hosting is not None:
+        from resile.executors.shared.open_view import open_view
+
+        who = {"run": row.id, "epoch": epoch, "priority": hosting.priority, "parallel": parallel}
+        commands = open_view(hosting.hub, folder, **who, **settings)
+    else:
+        commands = LocalExecutor(folder, slots=parallel, launcher=launcher, **settings)
     if not calls_functions(state.workflow):
         return commands
+    return _with_functions(commands, state, row, folder, parallel, epoch, env, clock_offset, fence)
+
+
+class _Settings(TypedDict):
+    """What the executors of commands have in common."""
+
+    label: str
+    base_env: dict[bytes, bytes]
+    directory: bytes
+    fence: Fence
+    secrets: Sequence[bytes]
+    clock_offset: float
+
+
+def _with_functions(
+    commands: Executor,
+    state: State,
+    row: RunRow,
+    folder: str,
+    parallel: int,
+    epoch: int,
+    env: Mapping[str, str],
+    clock_offset: float,
+    fence: Fence,
+) -> Executor:
+    """The executor of commands together with one of functions."""
     import sys
 
     from resile.engine.actions.function import home_of
@@ -64,13 +106,12 @@ def make_executor(
 
     # Add the directory the run was started in: `python -m` resolved the workflow's module from there.
     path = [*sys.path, state.workflow.folder, row.directory]
-    run = row.id
     functions = FunctionExecutor(
         folder,
         slots=parallel,
         path=path,
         env=env,
-        run=run,
+        run=row.id,
         epoch=epoch,
         home=home_of(state.workflow),
         directory=row.directory,

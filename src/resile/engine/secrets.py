@@ -5,22 +5,39 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from resile.engine.env_files import environment_of
 from resile.errors import ResileError
-from resile.executors.redaction import Patterns
 from resile.model.failure import Failure, Outcome
 from resile.model.nested import workflows_within
 from resile.model.workflow import Workflow
+
+if TYPE_CHECKING:
+    from resile.executors.redaction import Patterns
 
 # Shorter lines, and encodings of shorter secrets, would turn ordinary text into stars.
 LINE_CHARACTERS_MIN = 4
 # Of a secret with more lines only the whole is looked for in its encodings.
 ENCODED_LINES_MAX = 100
 SECRET_BYTES_MAX = 64 * 1024
+# The names of variables that hold secrets, in capitals and with underscores. Their values count from so many characters
+# on: no file declares them, and a guess must not turn ordinary text into stars.
+SECRET_ENDINGS = ("_TOKEN", "_KEY", "_SECRET")
+SECRET_WORDS = ("TOKEN", "SECRET", "APIKEY")
+GUESSED_CHARACTERS_MIN = 6
+COMMON_VALUES = frozenset((
+    "changeme", "default", "development", "disabled", "enabled", "example", "localhost", "optional", "passwd",
+    "password", "postgres", "private", "production", "public", "required", "secret", "staging", "undefined",
+    "username",
+))  # fmt: skip
+# A list of variables whose names look like those of secrets, and that are none.
+NOT_SECRET = "RESILE_NOT_SECRET"
 MASK = "***"
+# The usual characters of tokens beside letters and digits: no program escapes them.
+WRITTEN_AS_THEY_ARE = str.maketrans("-_.", "000")
 URL_SAFE = ("", "/", "!*'()", ";,/?:@&=+$!*'()#")
 HTML_QUOTES = (
     ('"', "'"),
@@ -89,6 +106,30 @@ def _from_file(name: str, path: str) -> str:
     return data.decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
+def looks_secret(name: str) -> bool:
+    """Does a name, of a variable or an input, look like that of a secret?"""
+    name = name.upper().replace("-", "_")
+    return name.endswith(SECRET_ENDINGS) or "PASSWORD" in name or name in SECRET_WORDS
+
+
+def values_to_hide(secrets: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """The declared secrets, and the variables whose names look like those of secrets.
+
+    Short and common values and paths of files are left out: steps print them for other reasons.
+    """
+    shown = env.get(NOT_SECRET, "").split(",")
+    return {
+        name: value for name, value in env.items() if looks_secret(name) and _is_rare(value) and name not in shown
+    } | dict(secrets)
+
+
+def _is_rare(value: str) -> bool:
+    """Is a value long enough for a secret, no common word, and not the path of a file?"""
+    if len(value.strip()) < GUESSED_CHARACTERS_MIN or value.lower() in COMMON_VALUES:
+        return False
+    return "/" not in value or not os.path.exists(value)
+
+
 class Hidden:
     """The secrets of a run as texts to redact, in every form in which programs write them; `listed` for Patterns."""
 
@@ -108,6 +149,8 @@ class Hidden:
 
     @cached_property
     def _patterns(self) -> Patterns:
+        from resile.executors.redaction import Patterns
+
         return Patterns(self.listed)
 
     def redact(self, text: str) -> str:
@@ -130,9 +173,16 @@ class Hidden:
 NOTHING_HIDDEN = Hidden()
 
 
+def surroundings_of(workflow: Workflow, env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], Hidden]:
+    """The environment of a run's steps, its secrets, and the texts to redact."""
+    own = environment_of(workflow, env)
+    secrets = load_secrets(workflow, own)
+    return own, secrets, Hidden(values_to_hide(secrets, own))
+
+
 def _escaped_forms_of(text: str) -> set[str]:
     """A text as JSON, Python, a shell's trace, URLs and HTML write it, also JSON in JSON."""
-    if text.isascii() and text.isalnum():
+    if text.isascii() and text.translate(WRITTEN_AS_THEY_ARE).isalnum():
         return set()
     raw = os.fsencode(text)
     # With a double quote in the text, repr() also escapes the single quotes.
@@ -229,15 +279,17 @@ def redact_failure(failure: Failure, secrets: Hidden) -> Failure:
     )
 
 
-def refuse_secret_inputs(inputs: Mapping[str, Any], values: Mapping[str, str]) -> None:
-    """Refuse an input that holds a secret: inputs are stored with the run."""
+def refuse_secret_inputs(inputs: Mapping[str, Any], values: Mapping[str, str], what: str = "input") -> None:
+    """Refuse an input, or a label, that holds a secret: they are stored with the run."""
     hidden = Hidden(values)
     for name, value in inputs.items():
         if redact_value(value, hidden) != value:
+            secret = next(one for one in values if redact_value(value, Hidden({one: values[one]})) != value)
+            none = f"; {NOT_SECRET}={secret} says that it is none" if looks_secret(secret) else ""
             raise ResileError(
                 "secret-input",
-                f"input {name!r} holds the value of a secret, and inputs are stored",
-                hint="steps have each secret in their environment: use it from there",
+                f"{what} {name!r} holds the value of the secret {secret}, and {what}s are stored",
+                hint=f"steps have each secret in their environment: use it from there{none}",
             )
 
 

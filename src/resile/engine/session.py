@@ -13,18 +13,17 @@ from resile.core.events import Capacity, EpochStarted, Event, RunResumed, RunSta
 from resile.core.state import State, new_state
 from resile.core.transitions import refuse_unlisted_transitions
 from resile.engine.clock import Clock, clock_of
-from resile.engine.env_files import add_credentials, load_env_files
-from resile.engine.evaluation.evaluators import Evaluators
-from resile.engine.evaluation.values import Values
+from resile.engine.evaluation.evaluators import make_evaluators
 from resile.engine.journal import Journal
 from resile.engine.launch import Performer, Rehearsal, identity
 from resile.engine.log_files import LogFiles
-from resile.engine.loop import LEASE_SECONDS, Engine, Listener
+from resile.engine.loop import Engine, Host, Listener
+from resile.engine.neighbours.lease_keeper import LEASE_SECONDS
 from resile.engine.outcomes import Observer
 from resile.engine.paths import epoch_folder
-from resile.engine.replay import count_steps
-from resile.engine.run_executor import make_executor, open_fence
-from resile.engine.secrets import Hidden, load_secrets
+from resile.engine.replay import digest
+from resile.engine.run_executor import Hosting, make_executor, open_fence
+from resile.engine.secrets import surroundings_of
 from resile.executors.contract import Executor
 from resile.model import codec
 from resile.model.status import BLOCKED, DISABLED, READY, RUN_ENDED, RunStatus
@@ -34,6 +33,7 @@ from resile.store.lease import boot_seconds
 
 if TYPE_CHECKING:
     from resile.executors.local.prestart import Prestarted
+    from resile.languages.javascript.helpers import Helpers
 
 
 def create(
@@ -44,11 +44,15 @@ def create(
     *,
     output: str,
     directory: str,
+    labels: Mapping[str, str] = {},
+    key: str = "",
+    submit_priority: int | None = None,
 ) -> tuple[RunRow, State]:
     """Store a new run with its definition, its jobs and its first event; return its row, and its state before that
     event.
 
-    If the engine dies before the first event is durable, a resume can still start the run.
+    With a priority the servers of the store drive it. If the engine dies before the first event is durable, a resume
+    can still start the run.
     """
     state = new_state(workflow)
     row = RunRow(
@@ -61,8 +65,10 @@ def create(
         output=output,
         directory=directory,
         summary={"first": msgspec.to_builtins(first)},
+        labels=dict(labels),
+        key=key,
     )
-    number = store.create_run(row, definition, _first_rows(state))
+    number = store.create_run(row, definition, _first_rows(state), submit_priority)
     return msgspec.structs.replace(row, id=number), state
 
 
@@ -85,6 +91,40 @@ def _first_rows(state: State) -> list[JobRow]:
     return rows
 
 
+class Drive:
+    """One engine of a run, and what it writes to: the run's row says when it begins, and how it leaves the run."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        executor: Executor,
+        journal: Journal,
+        writer: Writer,
+        row: RunRow,
+        state: State,
+        events: list[Event],
+    ) -> None:
+        self.engine = engine
+        self.executor = executor
+        self.journal = journal
+        self.writer = writer
+        self.row = row
+        self.state = state
+        self.events = events
+
+    def write_opening_row(self) -> None:
+        """Write that the run is being driven."""
+        replace = msgspec.structs.replace
+        goes_on = isinstance(self.events[0], RunResumed)
+        began = self.state.started_at if goes_on else self.events[0].at
+        self.journal.write_row(replace(self.row, status="running", started_at=began, ended_at=None))
+
+    def write_closing_row(self, status: RunStatus) -> None:
+        """Write the status in which the engine leaves the run, with a snapshot of its state."""
+        self.journal.write_row(closing_row(self.row, self.state, status))
+        self.journal.submit(self.state, snapshot=True)
+
+
 class Session:
     """Drives one run with one engine, or records single events of it."""
 
@@ -99,10 +139,18 @@ class Session:
         debug: Callable[[str], None] | None = None,
         clock: Clock | None = None,
         executor: Executor | None = None,
+        helpers: Helpers | None = None,
+        api_url: str = "",
     ) -> None:
-        """`executor` runs the attempts; the default runs them as processes of this machine."""
+        """`executor` runs the attempts; the default runs them as processes of this machine.
+
+        `helpers` evaluate code; a process that drives several runs passes the same to each. `api_url` is the address of
+        the server that drives the run.
+        """
+        self._api_url = api_url
         self._clock = clock or clock_of(state)
         self._given_executor = executor
+        self._helpers = helpers
         self._debug = debug
         self._store = store
         self._row = row
@@ -112,16 +160,18 @@ class Session:
         if env.get("RESILE_CHECK") == "1":
             refuse_unlisted_transitions()
 
-    def record(self, lease: Lease, event: Event) -> State:
-        """Record one event without performing orders: `reset`, and a judgement while no engine drives the run."""
+    def record(self, lease: Lease, *events: Event) -> State:
+        """Record events in one batch, and perform no orders: `reset`, and judgements while no engine drives the run."""
         from resile.core.actions import StopEngine
         from resile.core.react import react
 
         writer = self._store.writer()
         journal = Journal(writer, self._row.id, lease.token)
-        _, actions = react(self._state, event)
-        journal.add(self._state, event, actions, None)
-        status = next((action.status for action in actions if isinstance(action, StopEngine)), "running")
+        status: RunStatus = "running"
+        for event in events:
+            _, actions = react(self._state, event)
+            journal.add(self._state, event, actions, None)
+            status = next((action.status for action in actions if isinstance(action, StopEngine)), "running")
         self._row = msgspec.structs.replace(self._row, status=status, epoch=self._state.epoch, ended_at=None)
         journal.write_row(self._row)
         journal.submit(self._state)
@@ -140,30 +190,54 @@ class Session:
         rehearsal: Rehearsal | None = None,
     ) -> RunStatus:
         """Drive the run from these events until it ends, parks or is interrupted; then write the status to its row."""
-        row, state = self._row, self._state
-        epoch = state.epoch + sum(isinstance(event, EpochStarted) for event in events)
-        writer = self._store.writer()
-        journal = Journal(writer, row.id, lease.token)
-        engine, executor = self._engine(lease, writer, journal, epoch, parallel, launcher, rehearsal)
-        writer.sync_output = executor.sync_output
-        finished = False
-        # An older Resile, which did not record the machine, removed its records when it closed.
-        if state.in_flight and (executor.records == "former" or (executor.records == "none" and state.machine)):
-            replace = msgspec.structs.replace
-            events = [replace(one, records_lost=True) if isinstance(one, RunResumed) else one for one in events]
+        drive = self.open(lease, events, self._store.writer(), parallel, launcher=launcher, rehearsal=rehearsal)
+        engine, finished = drive.engine, False
         try:
             ready(engine)
-            journal.write_row(msgspec.structs.replace(row, status="running", started_at=events[0].at, ended_at=None))
-            status = engine.drive(events)
-            journal.write_row(closing_row(row, state, status))
-            journal.submit(state, snapshot=True)
-            writer.flush()
-            finished = not state.in_flight
+            drive.write_opening_row()
+            drive.write_closing_row(engine.drive(drive.events))
+            drive.writer.flush()
+            finished = not self._state.in_flight
             if engine.problem is not None:
                 raise engine.problem
-            return status
+            assert engine.outcome is not None
+            return engine.outcome
         finally:
             engine.close(finished)
+
+    def open(
+        self,
+        lease: Lease,
+        events: list[Event],
+        writer: Writer,
+        parallel: int,
+        *,
+        launcher: Prestarted | None = None,
+        rehearsal: Rehearsal | None = None,
+        hosting: Hosting | None = None,
+        host: Host | None = None,
+    ) -> Drive:
+        """An engine with all its parts, before its first event; the `host` that drives it keeps its lease."""
+        state = self._state
+        epoch = state.epoch + sum(isinstance(event, EpochStarted) for event in events)
+        journal = Journal(writer, self._row.id, lease.token)
+        engine, executor = self._engine(lease, writer, journal, epoch, parallel, launcher, rehearsal, hosting, host)
+        writer.sync_output = executor.sync_output
+        if state.in_flight and self._are_records_lost(executor):
+            replace = msgspec.structs.replace
+            events = [replace(one, records_lost=True) if isinstance(one, RunResumed) else one for one in events]
+        return Drive(engine, executor, journal, writer, self._row, state, events)
+
+    def _are_records_lost(self, executor: Executor) -> bool:
+        """Are the executor's records of this boot gone, or shorter than what the store knows?"""
+        if executor.records != "here":
+            # An older Resile, which did not record the machine, removed its records when it closed.
+            return executor.records == "former" or self._state.machine is not None
+        ended = (row for row in self._store.attempts(self._row.id) if row.epoch == self._state.epoch and row.log)
+        last = max(ended, key=lambda row: row.ended_at or 0.0, default=None)
+        if last is None or last.ended_at is None or last.log is None:
+            return False
+        return executor.lacks_end(last.job, last.attempt, last.log)
 
     def _engine(
         self,
@@ -174,14 +248,14 @@ class Session:
         parallel: int,
         launcher: Prestarted | None,
         rehearsal: Rehearsal | None,
+        hosting: Hosting | None,
+        host: Host | None,
     ) -> tuple[Engine, Executor]:
         """An engine with all its parts, and its executor."""
         row, state = self._row, self._state
-        env = add_credentials(state.workflow, {**self._env, **load_env_files(state.workflow)})
+        env, secrets, hidden = surroundings_of(state.workflow, self._env)
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
-        secrets = load_secrets(state.workflow, env)
-        hidden = Hidden(secrets)
-        run_env = identity(row.id, epoch, output)
+        run_env = identity(row.id, epoch, output, self._api_url)
         base_env = {**env, **secrets, **{f"RESILE_{name}": value for name, value in run_env.items()}}
         executor = self._given_executor
         if executor is None:
@@ -190,12 +264,12 @@ class Session:
                 row, epoch, name, lease.number, lambda: self._store.renew_lease(lease, boot_seconds(), LEASE_SECONDS)
             )
             executor = make_executor(
-                state, row, folder, parallel, epoch, name, base_env, hidden, launcher, offset, fence
+                state, row, folder, parallel, epoch, name, base_env, hidden, launcher, offset, fence, hosting
             )
-        values = Values(
-            self._store, row, state, {**env, **secrets}, executor, public_env=env, secrets=hidden, debug=self._debug
+        evaluators = make_evaluators(
+            self._store, row, state, executor, env, secrets, hidden, debug=self._debug, helpers=self._helpers
         )
-        evaluators = Evaluators(values, hidden)
+        values = evaluators.values
         performer = Performer(
             state,
             values,
@@ -222,6 +296,7 @@ class Session:
             logfiles=LogFiles(executor, output, row.id, state),
             listener=self._listener,
             clock=self._clock,
+            host=host,
         )
         return engine, executor
 
@@ -230,7 +305,7 @@ def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:
     """The run's row when an engine stops driving it."""
     ended = state.ended_at if status in RUN_ENDED else None
     return msgspec.structs.replace(
-        row, status=status, epoch=state.epoch, started_at=state.started_at, ended_at=ended, summary=count_steps(state)
+        row, status=status, epoch=state.epoch, started_at=state.started_at, ended_at=ended, summary=digest(state)
     )
 
 

@@ -18,7 +18,7 @@ import msgspec
 from resile.core.attempts import OVERRIDES
 from resile.core.state import ROOT
 from resile.engine.launch import Attempt, Variables
-from resile.engine.resources import time_limit
+from resile.engine.resources import memory_limit, time_limit
 from resile.executors import outcome as evidence
 from resile.executors.contract import Launch, OutputReader, Returned, readable_output
 from resile.executors.functions.calls import Call, Failed
@@ -63,6 +63,7 @@ def prepare(attempt: Attempt) -> Launch:
         step.name,
         env,
         _failed_before(job, state) if job.callers or job.scope != ROOT else None,
+        memory_bytes=memory_limit(state, job) if step.resources is not None else 0,
     )
     return Launch(order.job, order.attempt, (), call=call, threads=action.workers == "threads")
 

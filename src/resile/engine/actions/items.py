@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from resile.engine.secrets import Hidden, redact_value
 from resile.executors.programs.items.text import ItemsRefused, check_item, decode, encode
+from resile.model.codec import sha256_hex
 from resile.model.fanout import Source
 from resile.model.folders import create_file, make_folder, put_in_place
-from resile.model.hashing import sha256_hex
 from resile.model.items import Item, LetterGroup
 from resile.model.limits import ITEMS_CHUNK_BYTES, ITEMS_FILTER_SECONDS_MAX
 
@@ -43,6 +43,7 @@ __all__ = [
     "redact_items",
     "remove_letters",
     "write_letters",
+    "write_list",
 ]
 
 
@@ -101,6 +102,18 @@ def write_letters(path: str, groups: Iterable[tuple[LetterGroup, Iterable[Item]]
     if not total:
         remove_letters(path)
     return total
+
+
+def write_list(path: str, items: Iterable[Item]) -> int:
+    """Write items to `path`, with their history; return their number."""
+    make_folder(os.path.dirname(path))
+    count = 0
+    with create_file(f"{path}.part") as file:
+        for item in items:
+            file.write(_line(item) + b"\n")
+            count += 1
+        put_in_place(file, f"{path}.part", path)
+    return count
 
 
 def remove_letters(path: str) -> None:

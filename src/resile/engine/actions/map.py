@@ -1,21 +1,27 @@
-"""`map` in the engine: lists the items of a fan-out into a file (items.py)."""
+"""`map` in the engine: lists the items of a fan-out into a file (items.py).
+
+In `end`, a list that never came, because the steps that make it did not run, is an empty one, with a remark.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
+from resile.core.scheduling.finish import execution
 from resile.engine.actions.items import ItemsRefused, items_path, list_values, redact_items
 from resile.engine.actions.programs import VARIABLE, pack_settings, step_command
 from resile.engine.launch import Attempt
 from resile.executors.contract import Launch
 from resile.languages.contract import render_data
-from resile.languages.references import ValueRefused, is_one_reference, parse_json, render_text
+from resile.languages.references import ValueRefused, ValueTooLarge, is_one_reference, parse_json, render_text
 from resile.languages.shell.quoting import render_shell
+from resile.languages.surroundings import is_of_end
 from resile.model.failure import Failure, Kind, Outcome, contract_failure
 from resile.model.fanout import Source
 from resile.model.workflow import FanOut
@@ -29,20 +35,67 @@ def prepare(attempt: Attempt) -> Launch | Outcome:
     action, performer, order = attempt.step.action, attempt.performer, attempt.order
     assert isinstance(action, FanOut)
     path = items_path(performer.folder, f"j{order.job}_r{performer.state.epoch}_a{order.attempt}")
+    if attempt.job.again:
+        from resile.engine.actions.items_left import list_items_left
+
+        count = list_items_left(performer.values.store, performer.values.id, performer.state, attempt.job, path)
+        if count is not None:
+            return Outcome(exit_code=0, values={"items": count, "again": True}, memory=attempt.memory)
     source = action.source
+    known: Sequence[Any] = ()
+    remarks: tuple[str, ...] = ()
+    if (source.step or source.template or source.path) and (absent := _absent_in_end(attempt, source)):
+        source, remarks = replace(source, values=(), step="", template="", path=""), (absent,)
+    if not source.path and not source.command:
+        try:
+            known = _known_items(attempt, source)
+        except ValueTooLarge as large:
+            # The program reads it like the output of a command.
+            file = os.fsdecode(attempt.write_file("input", large.copy))
+            source = replace(source, step="", template="", command=f"cat {quote(file)}", program="sh")
     if source.path or source.command:
         folder = performer.state.workflow_of(attempt.job.scope).folder
         argv, settings = items_program(source, path, folder, attempt.lookup, performer.state.started_at)
         return attempt.launch(argv, variables=((VARIABLE, settings),))
     try:
-        count = list_values(path, _known_items(attempt, source), source)
+        count = list_values(path, known, source)
         redact_items(path, performer.secrets)
-        return Outcome(exit_code=0, values={"items": count}, memory=attempt.memory)
+        return Outcome(exit_code=0, values={"items": count}, memory=attempt.memory, remarks=remarks)
     except ItemsRefused as problem:
         failure = contract_failure(str(problem), "items")
     except OSError as error:
         failure = Failure(Kind.CONTRACT, f"can't list the items: {error.strerror}")
     return Outcome(failure=failure, memory=attempt.memory)
+
+
+def _absent_in_end(attempt: Attempt, source: Source) -> str:
+    """Why a fan-out in `end` has no items: what would give them never ran; empty where it did, and outside of `end`."""
+    performer, job = attempt.performer, attempt.job
+    state = performer.state
+    if not is_of_end(state, job):
+        return ""
+    if source.step:
+        other = state.job_named(source.step, job.scope)
+        ran = other is not None and other.counts_as_success
+        return "" if ran else f"{source.step!r} gave no list, so there are no items"
+    if source.template:
+        try:
+            found = render_data(source.template, attempt.lookup)
+        except ValueTooLarge:
+            return ""
+        except ValueRefused:
+            found = None
+        return "" if found not in (None, "") else f"`{source.template}` has no value, so there are no items"
+    if execution(state)["status"] == "completed":
+        return ""
+    from resile.executors.programs.items.read import open_input
+
+    path = render_text(source.path, attempt.lookup)
+    try:
+        open_input(path, state.workflow_of(job.scope).folder, performer.directory).close()
+    except ItemsRefused:
+        return f"there is no file {path}, so there are no items"
+    return ""
 
 
 def _known_items(attempt: Attempt, source: Source) -> Sequence[Any]:

@@ -11,10 +11,12 @@ import os
 import sys
 from typing import Any
 
+from msgspec.structs import replace
+
 from resile.engine.launch import Attempt
 from resile.executors.contract import Launch
-from resile.languages.contract import Program
-from resile.languages.references import ValueRefused
+from resile.languages.contract import Program, render_data, render_path
+from resile.languages.references import ValueRefused, ValueTooLarge, is_one_reference
 from resile.model.limits import PROGRAM_BYTES_MAX
 from resile.model.workflow import Http, Python, Query
 
@@ -27,7 +29,34 @@ def prepare(attempt: Attempt) -> Launch:
     action, lookup, performer = attempt.step.action, attempt.lookup, attempt.performer
     assert isinstance(action, Http | Python | Query)
     folder = performer.state.workflow_of(attempt.job.scope).folder
-    return launch_program(attempt, lookup.language.program(action, attempt.step.name, folder, performer.folder, lookup))
+    name = attempt.step.name
+    files: dict[str, str] = {}
+    try:
+        program = lookup.language.program(action, name, folder, performer.folder, lookup)
+    except ValueTooLarge:
+        if not isinstance(action, Python):
+            raise
+        action, files = _large_inputs(attempt, action)
+        program = lookup.language.program(action, name, folder, performer.folder, lookup)
+    if files:
+        program.settings["input_files"] = files
+    if isinstance(action, Http) and action.save_to:
+        program.settings["save_to"] = render_path(action.save_to, lookup, attempt.directory)
+    return launch_program(attempt, program)
+
+
+def _large_inputs(attempt: Attempt, action: Python) -> tuple[Python, dict[str, str]]:
+    """The action without the inputs that are too large for memory, and a file for each of these."""
+    files: dict[str, str] = {}
+    for number, (name, text) in enumerate(action.inputs.items()):
+        try:
+            render_data(text, attempt.lookup)
+        except ValueTooLarge as large:
+            if not is_one_reference(text):
+                raise
+            files[name] = os.fsdecode(attempt.write_file(f"input{number}", large.copy))
+    rest = {name: value for name, value in action.inputs.items() if name not in files}
+    return replace(action, inputs=rest), files
 
 
 def launch_program(attempt: Attempt, program: Program) -> Launch:

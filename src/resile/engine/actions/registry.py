@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from resile.executors.contract import Launch
@@ -27,7 +26,6 @@ def prepare_of(struct: type[Any]) -> Callable[[Any], Launch | Outcome]:
     It returns the launch of the attempt, or its outcome if nothing needs to run.
     """
     name = struct.__struct_config__.tag
-    prepare: Callable[[Any], Launch | Outcome] = import_module(
-        f"resile.engine.actions.{_SHARED.get(name, name)}"
-    ).prepare
+    module = __import__(f"resile.engine.actions.{_SHARED.get(name, name)}", fromlist=["prepare"])
+    prepare: Callable[[Any], Launch | Outcome] = module.prepare
     return prepare

@@ -6,12 +6,20 @@ import os
 
 from resile.engine.launch import ARGUMENT_BYTES_MAX, Attempt
 from resile.executors.contract import Launch
-from resile.languages.contract import render_shell, render_text
+from resile.languages.contract import render_shell
 from resile.languages.shell.quoting import plain_argv
 from resile.model.workflow import Shell, Validate
 
 # A union that is made once: every attempt of a command is checked against it.
 _COMMANDS = Shell | Validate
+
+
+def shell_words(action: Shell | Validate) -> tuple[bytes, ...]:
+    """The words that start the shell of a command; of several lines it stops at the first one that fails."""
+    shell = os.fsencode(action.program)
+    if not action.errexit:
+        return (shell,)
+    return (shell, b"-e", b"-o", b"pipefail") if shell.rpartition(b"/")[2] == b"bash" else (shell, b"-e")
 
 
 def prepare(attempt: Attempt) -> Launch:
@@ -23,10 +31,10 @@ def prepare(attempt: Attempt) -> Launch:
     assert isinstance(action, _COMMANDS)
     rendered = render_shell(action.command, attempt.lookup, action.program)
     text = os.fsencode(rendered)
-    shell = os.fsencode(action.program)
-    in_shell = (shell, b"-c", text) if len(text) <= ARGUMENT_BYTES_MAX else (shell, attempt.write_file("sh", text))
+    shell = shell_words(action)
+    in_shell = (*shell, b"-c", text) if len(text) <= ARGUMENT_BYTES_MAX else (*shell, attempt.write_file("sh", text))
     if type(action) is Shell and action.stdin:
-        stdin = os.fsencode(render_text(action.stdin, attempt.lookup))
-        return attempt.launch(attempt.with_stdin(in_shell, "stdin", stdin))
+        given = action.stdin
+        return attempt.launch(attempt.with_stdin(in_shell, "stdin", lambda file: attempt.write_text(given, file)))
     plain = plain_argv(rendered) if action.program == "sh" and len(text) <= ARGUMENT_BYTES_MAX else None
     return attempt.launch(in_shell) if plain is None else attempt.launch(tuple(map(os.fsencode, plain)), in_shell)

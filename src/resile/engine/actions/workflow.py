@@ -19,7 +19,8 @@ def prepare(attempt: Attempt) -> Outcome:
     given: dict[str, Any] = {**render_data(action.inputs, lookup), **lookup.args}
     for name, value in given.items():
         if redact_value(value, attempt.performer.secrets) != value:
-            raise ValueRefused(f"input {name!r} holds the value of a secret, and inputs are stored")
+            message = f"input {name!r} holds the value of a secret, and inputs are stored"
+            raise ValueRefused(f"{message}; the child's steps have it in their environment")
     for name, declared in action.workflow.inputs.items():
         if name in given and declared.schema is not None:
             from resile.engine.evaluation.schemas import unmet
@@ -27,4 +28,6 @@ def prepare(attempt: Attempt) -> Outcome:
             if problem := unmet(declared.schema, given[name], f"input {name!r}"):
                 raise ValueRefused(problem)
     values = {name: given.get(name, declared.default) for name, declared in action.workflow.inputs.items()}
-    return Outcome(0, values=values, memory=attempt.memory)
+    performer = attempt.performer
+    kept = performer.values.store.kept_scope(performer.values.id, attempt.job.again) if attempt.job.again else None
+    return Outcome(0, values=values, memory=attempt.memory, kept=kept.body if kept is not None else None)

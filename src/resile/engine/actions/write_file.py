@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from resile.engine.actions.programs import launch_program
 from resile.engine.launch import Attempt
 from resile.executors.contract import Launch
-from resile.languages.contract import Program, render_data, render_path, render_text
+from resile.languages.contract import Program, render_data, render_path
+from resile.languages.references import ValueTooLarge
 from resile.model.failure import Failure, Kind, Outcome
 from resile.model.folders import put_in_place
 from resile.model.workflow import WriteFile
@@ -19,16 +21,19 @@ def prepare(attempt: Attempt) -> Launch | Outcome:
     assert isinstance(action, WriteFile)
     path = render_path(action.path, attempt.lookup, attempt.directory)
     if action.format != "text":
-        content = render_data(action.content, attempt.lookup)
-        settings = {"path": path, "content": content, "mode": action.mode, "format": action.format}
+        settings: dict[str, Any] = {"path": path, "mode": action.mode, "format": action.format}
+        try:
+            settings["content"] = render_data(action.content, attempt.lookup)
+        except ValueTooLarge:
+            content = attempt.write_file("content", lambda file: attempt.write_text(action.content, file))
+            settings["content_file"] = os.fsdecode(content)
         return launch_program(attempt, Program("write", settings, may_use_file=True))
     folder, name = os.path.split(path)
-    data = render_text(action.content, attempt.lookup).encode("utf-8", "surrogateescape")
     part = os.path.join(folder, f".{name}.part")
     try:
         os.makedirs(folder, exist_ok=True)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, action.mode), "wb") as file:
-            file.write(data)
+            attempt.write_text(action.content, file)
             put_in_place(file, part, path)
     except OSError as error:
         message = f"can't write {path}: {error.strerror}"

@@ -23,6 +23,7 @@ from resile.languages.references import ValueRefused
 from resile.model.builtin_actions import Ask, Check, Collect, Computed, Memory, Script, Transform
 from resile.model.failure import Failure, Kind, Outcome, contract_failure
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
+from resile.model.status import COMPLETED, DISABLED
 
 if TYPE_CHECKING:
     from resile.core.state import Job
@@ -59,7 +60,8 @@ class BuiltinSteps:
                 case Memory():
                     outcome = self._memory(job, action, at)
                 case Collect():
-                    return Outcome(0, values=self._collect(job, action.values, at))
+                    found, absent = self._collect(job, action.values, at)
+                    return Outcome(0, values=found, remarks=absent)
                 case Ask():
                     question = render_text(action.question, self._values.of(job)).strip()
                     message = f"waits for an answer: {question}"[:MESSAGE_CHARACTERS_MAX]
@@ -132,17 +134,34 @@ class BuiltinSteps:
                 assert_never(action.operation)
         return Outcome(0, values={"value": result}, memory=self._values.memory.write(job, {action.namespace: space}))
 
-    def _collect(self, job: Job, wanted: tuple[Computed, ...], at: float) -> dict[str, Any]:
-        """Compute the values of a workflow in order; each sees the earlier ones as outputs."""
+    def _collect(self, job: Job, wanted: tuple[Computed, ...], at: float) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Compute the values of a workflow in order; each sees the earlier ones as outputs.
+
+        This is the workflow's `end`: where a step did not complete, a value that can't be computed is null, with a
+        remark.
+        """
+        state = self._values.state
+        others = [other for other in state.jobs_in(state.scopes[job.scope]) if other is not job]
+        is_whole = all(other.status in (COMPLETED, DISABLED) for other in others)
         found: dict[str, Any] = {}
+        remarks: list[str] = []
         for computed in wanted:
-            if computed.code:
-                found[computed.name] = self._value(job, computed.code, at, computed.name, found)
-            else:
-                variables = self._scope.variables(job)
-                outputs = {**dict(variables["outputs"]), **found}
-                found[computed.name] = _read(value_of(computed.template, {**variables, "outputs": outputs}))
-        return found
+            try:
+                found[computed.name] = self._compute(job, computed, found, at)
+            except (Broken, ValueRefused) as problem:
+                if is_whole:
+                    raise
+                found[computed.name] = None
+                remarks.append(problem.failure.message if isinstance(problem, Broken) else str(problem))
+        return found, tuple(remarks)
+
+    def _compute(self, job: Job, computed: Computed, found: dict[str, Any], at: float) -> Any:
+        """One value of a workflow."""
+        if computed.code:
+            return self._value(job, computed.code, at, computed.name, found)
+        variables = self._scope.variables(job)
+        outputs = {**dict(variables["outputs"]), **found}
+        return _read(value_of(computed.template, {**variables, "outputs": outputs}))
 
     def _value(self, job: Job, code: str, at: float, what: str, outputs: dict[str, Any] | None = None) -> Any:
         """The value of code that does not write to the memory."""
@@ -238,7 +257,7 @@ def _subject(value: Any) -> Any:
 def _at_the_end(text: str) -> Any:
     """The JSON object or list with which a text ends, from the beginning of a line on; else the text."""
     lines = text.rstrip().split("\n")
-    for number in range(len(lines) - 1, max(-1, len(lines) - 1 - _LAST_LINES_MAX), -1):
+    for number in reversed(range(len(lines))[-_LAST_LINES_MAX:]):
         if lines[number][:1] in ("{", "["):
             read = _read("\n".join(lines[number:]))
             if not isinstance(read, str):

@@ -47,6 +47,13 @@ class FanoutValues:
         count = letters_by_name(letters).get(fan_name(self._state, job), 0)
         return walk({**map_metrics(fan, count), "total": fan.total}, path)
 
+    def successful(self, job: Job) -> list[int]:
+        """The indexes of the items that succeeded, in their order."""
+        letters = {letter.index for letter in self._store.letters(self._run, fan_name(self._state, job))}
+        begun = item_jobs(self._state, job, self._store.jobs(self._run))
+        ended = {index: end_of_item(rows, None, self._failure_of, is_dropped=False)[0] for index, rows in begun.items()}
+        return [index for index in sorted(ended) if ended[index] == "success" and index not in letters]
+
     def results(self, job: Job) -> list[Any]:
         """The results of the last step of each successful item, in the order of the items."""
         last = result_jobs(self._state, job, self._store.jobs(self._run))

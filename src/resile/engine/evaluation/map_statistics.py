@@ -5,10 +5,10 @@ A run's document, `resile metrics` and `${map.…}` in later steps show the same
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from resile.core.fanout.error_types import error_type, suggestion_for
 from resile.core.fanout.fanout import counts
 from resile.core.fanout.item_outcomes import FINE
 from resile.core.fanout.naming import fan_action, fan_name, map_name
@@ -22,23 +22,6 @@ from resile.store.contract import JobRow, LetterCount, LetterRow
 PATTERN_COUNT_MIN = 3
 
 _GENERIC = "Review error logs for more details."
-# Words in a failure's message that hint at its cause, most certain first.
-_SUGGESTIONS: tuple[tuple[str, str, str], ...] = (
-    ("oom", r"out of memory|cannot allocate memory|memoryerror", "Ask for more memory: resources.memory, or escalate."),
-    ("timeout", r"timed? ?out|deadline exceeded", "Consider increasing timeout_per_agent"),
-    (
-        "permission",
-        r"permission denied|access denied|operation not permitted|forbidden",
-        "Verify file permissions and access rights",
-    ),
-    (
-        "network",
-        r"network|connection (refused|reset|closed)|could not resolve|name resolution|unreachable|econn|no route",
-        "Check network connectivity and retry settings",
-    ),
-    ("disk", r"no space left|disk quota", "Make room on the disk, or name another output folder."),
-    ("missing", r"command not found|no such file|not found", "Check that the command and its files are there."),
-)
 
 
 def map_metrics(fan: Fan, letters: int, running: int = 0) -> dict[str, Any]:
@@ -111,14 +94,13 @@ def result_jobs(state: State, job: Job, rows: Iterable[JobRow]) -> list[int]:
     An item that was retried has the jobs of each execution, one after the other: the last counts.
     """
     own = {step.name for step in fan_action(state, job).steps}
-    last: dict[int, tuple[int, int, bool]] = {}
+    places: dict[int, int] = {}
+    last: dict[int, tuple[int, bool]] = {}
     for index, place, row in _jobs_of_items(state, job, rows):
-        before = last.get(index)
-        goes_on = before is not None and before[0] < place
-        number, fine = (before[1], before[2]) if before is not None and goes_on else (0, True)
+        number, fine = last[index] if places.get(index, place) < place else (0, True)
         number = row.id if row.status == Status.completed and row.step in own else number
-        last[index] = (place, number, fine and row.status in FINE)
-    return [number for _, (_, number, fine) in sorted(last.items()) if fine and number]
+        places[index], last[index] = place, (number, fine and row.status in FINE)
+    return [number for _, (number, fine) in sorted(last.items()) if fine and number]
 
 
 def item_jobs(state: State, job: Job, rows: Iterable[JobRow]) -> dict[int, list[JobRow]]:
@@ -144,6 +126,11 @@ def _jobs_of_items(state: State, job: Job, rows: Iterable[JobRow]) -> Iterator[t
         index = row.scope[len(prefix) : -1]
         if index.isdigit() and row.scope == f"{prefix}{index}]":
             yield int(index), steps[row.step], row
+
+
+def is_fine(row: JobRow) -> bool:
+    """Did a job of an item end so that the item can succeed?"""
+    return row.status in FINE or row.tolerated
 
 
 def end_of_item(
@@ -193,8 +180,5 @@ def _pattern(signature: str, pattern: Pattern) -> dict[str, Any]:
 
 def suggest(kind: str, message: str) -> tuple[str, str]:
     """The type of a failure, and a suggestion."""
-    text = message.lower()
-    for name, pattern, suggestion in _SUGGESTIONS:
-        if kind == name or re.search(pattern, text):
-            return name, suggestion
-    return kind, _GENERIC
+    name = error_type(kind, None, message)
+    return name, suggestion_for(name) or _GENERIC

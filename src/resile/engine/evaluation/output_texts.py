@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from threading import local
+from typing import TYPE_CHECKING, BinaryIO
 
 from resile.engine.paths import epoch_folder
-from resile.executors.contract import OutputLost, OutputReader, Stream
+from resile.executors.contract import OutputLost, OutputReader, Stream, output_size
 from resile.executors.output import open_output
-from resile.languages.references import ValueRefused
-from resile.model.failure import output_lost
-from resile.model.limits import VALUE_BYTES_MAX
+from resile.languages.references import ValueRefused, ValueTooLarge
+from resile.model.failure import LogRange, output_lost
+from resile.model.limits import OUTPUT_PIECE_BYTES, VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
     from resile.core.state import Job, State
     from resile.store.contract import AttemptRow, RunRow, Store
 
 
-class OutputTexts:
+class OutputTexts(local):
     """Reads the output of one run's attempts; `live` reads the output of the current epoch while that runs.
 
-    `lost` is the message about an output that was needed and is gone. It stays until the caller clears it, because a
-    template language may take the exception for a value that is missing.
+    `lost` is the message about an output that was needed and is gone, or too large. It stays until the caller clears
+    it, because a template language may take the exception for a value that is missing. Each thread has its own, so
+    that one evaluation does not see the message of another.
     """
 
     def __init__(self, store: Store, row: RunRow, state: State, live: OutputReader | None = None) -> None:
@@ -61,23 +63,59 @@ class OutputTexts:
         reader = self._live if row.epoch == self._state.epoch else None
         if reader is None:
             reader = open_output(epoch_folder(self._output, self._run, row.epoch))
+        size = output_size(row.log, stream)
+        if row.log is not None and size > VALUE_BYTES_MAX:
+            raise self._too_large(reader, row.job, row.log, stream)
         try:
-            data = reader.read_output(row.log, stream, 0, VALUE_BYTES_MAX)
+            data = reader.read_output(row.log, stream)
         except OutputLost:
             raise self.lose(row.job) from None
         return data.decode("utf-8", "surrogateescape").strip()
 
+    def _too_large(self, reader: OutputReader, job: int, log: LogRange, stream: Stream) -> ValueTooLarge:
+        """The error about an output that is larger than a value may be."""
+        size = output_size(log, stream)
+        ways = "`stdin`, `write_file`, the `input` of a map and `capture: {NAME: file}` take any size"
+        message = f"the output of {self._name_of(job)!r} has {size} bytes, here a value has {VALUE_BYTES_MAX}: {ways}"
+
+        def copy(file: BinaryIO) -> None:
+            self.lost = "" if self.lost == message else self.lost
+            copy_trimmed(reader, log, stream, file)
+
+        self.lost = self.lost or message
+        return ValueTooLarge(message, copy)
+
     def lose(self, job: int) -> ValueRefused:
         """The error about the output of a job, which is needed and lost."""
-        found = self._state.jobs.get(job)
-        if found is not None:
-            name = self._state.step_of(found).name
-        else:
-            name = next(row.step for row in self._store.jobs(self._run) if row.id == job)
-        self.lost = output_lost(name)
+        self.lost = output_lost(self._name_of(job))
         return ValueRefused(self.lost)
 
+    def _name_of(self, job: int) -> str:
+        """The name of a job's step, even if the state has dropped the job."""
+        found = self._state.jobs.get(job)
+        if found is not None:
+            return self._state.step_of(found).name
+        return next(row.step for row in self._store.jobs(self._run) if row.id == job)
+
     def refuse_lost(self) -> None:
-        """Raise ValueRefused if an output was needed and lost since `lost` was cleared."""
+        """Raise ValueRefused if an output was needed and lost, or too large, since `lost` was cleared."""
         if self.lost:
             raise ValueRefused(self.lost)
+
+
+def copy_trimmed(reader: OutputReader, log: LogRange, stream: Stream, file: BinaryIO) -> None:
+    """Copy an output of any size to a file, without the whitespace around it."""
+    start, end = 0, output_size(log, stream)
+    while start < end and not (piece := reader.read_output(log, stream, start, OUTPUT_PIECE_BYTES)).lstrip():
+        start += len(piece)
+    start += len(piece) - len(piece.lstrip()) if start < end else 0
+    while start < end:
+        first = max(start, end - OUTPUT_PIECE_BYTES)
+        piece = reader.read_output(log, stream, first, end - first)
+        end = first + len(piece.rstrip())
+        if end > first:
+            break
+    while start < end:
+        piece = reader.read_output(log, stream, start, min(OUTPUT_PIECE_BYTES, end - start))
+        file.write(piece)
+        start += len(piece)

@@ -10,8 +10,10 @@ from resile.core.recovery.matching import ladder_of
 from resile.core.state import SUCCESS, Job
 from resile.engine.evaluation.values import Values
 from resile.engine.secrets import Hidden, redact, redact_outcome, redact_value
+from resile.errors import shorten
 from resile.languages.references import ValueRefused
 from resile.languages.registry import language_of, language_of_condition
+from resile.languages.surroundings import is_of_end
 from resile.model.failure import Outcome, contract_failure
 from resile.model.workflow import Condition, FanOut
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from resile.languages.contract import Code
     from resile.languages.jinja.step_events import StepEvents
     from resile.model.workflow import Arc, Step
+
+CONDITION_CHARACTERS_MAX = 200
 
 
 class Conditions:
@@ -65,7 +69,22 @@ class Conditions:
             value, problem = self._holds(condition, job, at)
         except ValueRefused as lost:
             return ConditionAnswered(at, order.job, False, refused=redact(lost.message, self._secrets))
+        if problem and self._fails(job):
+            refused = redact(self._place_of(condition, job, problem), self._secrets)
+            return ConditionAnswered(at, order.job, False, refused=refused)
         return ConditionAnswered(at, order.job, value, redact(problem, self._secrets))
+
+    def _fails(self, job: Job) -> bool:
+        """Does a condition that throws fail its step? Nothing keeps `end` from running."""
+        return not is_of_end(self._state, job) and self._state.workflow_of(job.scope).condition_errors == "fail"
+
+    def _place_of(self, condition: Condition, job: Job, problem: str) -> str:
+        """The problem of a condition with the expression and its place."""
+        origin = condition.origin
+        file = origin.file or self._state.workflow_of(job.scope).file
+        where = f" at {file}:{origin.line}:{origin.column}" if origin.line else ""
+        source = shorten(condition.source, CONDITION_CHARACTERS_MAX)
+        return f"`when: {source}`{where}: {problem.removeprefix('when: ')}"
 
     def _answer_arcs(self, order: AnswerArcs, at: float) -> ArcsAnswered:
         """Which of a step's arcs hold, and what do they carry?"""
@@ -76,6 +95,10 @@ class Conditions:
                 self._step_events().conclude_loop(job, step) if isinstance(step.action, FanOut) and step.effects else {}
             )
             answers = [(True, "") if arc.when is None else self._holds(arc.when, job, at) for arc in step.arcs]
+            if self._fails(job):
+                for arc, (_, problem) in zip(step.arcs, answers, strict=True):
+                    if problem and arc.when is not None:
+                        raise ValueRefused(self._place_of(arc.when, job, problem))
             taken: list[Arc] = []
             for number, arc in enumerate(step.arcs):
                 by_case = arc.when is not None and arc.when.language == "case"

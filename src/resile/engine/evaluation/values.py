@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from resile.core.scheduling.finish import execution
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from resile.executors.contract import OutputReader
     from resile.languages.contract import Visible
     from resile.languages.javascript.evaluate import Sandbox
+    from resile.languages.javascript.helpers import Helpers
 
 Key = str | int
 
@@ -42,7 +44,8 @@ class Values:
     """Looks values up for the jobs of one run.
 
     `env` are the caller's variables with the secrets, `public_env` those without; `secrets` are the texts to redact.
-    `live` reads the output of the epoch that runs. `debug` takes a line for each evaluation of code.
+    `live` reads the output of the epoch that runs. `debug` takes a line for each evaluation of code. `helpers` are the
+    processes that evaluate code, if other runs use them as well.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Values:
         public_env: Mapping[str, str] | None = None,
         secrets: Hidden = NOTHING_HIDDEN,
         debug: Callable[[str], None] | None = None,
+        helpers: Helpers | None = None,
     ) -> None:
         self.id = row.id
         self.state = state
@@ -63,11 +67,13 @@ class Values:
         self.public_env = env if public_env is None else public_env
         self.debug = debug
         self.texts = OutputTexts(store, row, state, live)
-        self._store = store
+        self.store = store
         self._output = row.output
         self._env = env
         self._secrets = secrets
-        self._making: dict[int, dict[str, str]] = {}
+        self._helpers = helpers
+        # By thread: two evaluations can make the variables of a job at the same time.
+        self._making: dict[tuple[int, int], dict[str, str]] = {}
         self._capturers: dict[int, dict[str, str]] = {}
 
     @cached_property
@@ -82,13 +88,13 @@ class Values:
         """The sandbox for JavaScript; its process starts with the first code."""
         from resile.languages.javascript.evaluate import Sandbox
 
-        return Sandbox()
+        return Sandbox(self._helpers)
 
     @cached_property
     def _fanouts(self) -> FanoutValues:
         from resile.engine.evaluation.fanout_values import FanoutValues
 
-        return FanoutValues(self._store, self.id, self.state, self.texts)
+        return FanoutValues(self.store, self.id, self.state, self.texts)
 
     def close(self) -> None:
         """End the sandbox, if code started it."""
@@ -108,6 +114,8 @@ class Values:
                 return walk(self._inputs(job), rest)
             case "item" | "item_index" | "item_id":
                 return self._item(str(head), rest, job)
+            case "workflow" if tuple(rest) == ("folder",):
+                return self.state.workflow_of(job.scope).folder
             case "worktree" | "worktree_branch" if not rest:
                 return self._worktree(head, job)
             case "env":
@@ -139,16 +147,17 @@ class Values:
         workflow, step = self.state.workflow_of(job.scope), self.state.step_of(job)
         if not (workflow.env or step.env):
             return {}
-        if job.id in self._making:
-            return self._making[job.id]
-        made = self._making[job.id] = {}
+        key = get_ident(), job.id
+        if key in self._making:
+            return self._making[key]
+        made = self._making[key] = {}
         try:
             visible = self.of(job)
             for given in (workflow.env, step.env):
                 for name, text in given.items():
                     made[name] = render_text(text, visible)
         finally:
-            del self._making[job.id]
+            del self._making[key]
         return made
 
     def env_of(self, job: Job) -> Mapping[str, str]:
@@ -174,11 +183,11 @@ class Values:
 
     def job_rows(self) -> Iterator[JobRow]:
         """Every job of the run, including those the state has dropped."""
-        return self._store.jobs(self.id)
+        return self.store.jobs(self.id)
 
     def events(self) -> Iterator[Event]:
         """The log of the run."""
-        return (entry.event for entry in self._store.entries(self.id))
+        return (entry.event for entry in self.store.entries(self.id))
 
     def history(self, job: Job) -> list[Any]:
         """The output of each successful attempt of a job in this epoch, oldest first."""
@@ -218,7 +227,13 @@ class Values:
             return MISSING
         if head == "worktree":
             return worktree(self._output, self.id, scope.owner, scope.item.index)
-        return worktree_branch(self._store.identity(self.id), self.id, scope.owner, scope.item.index)
+        return self._branch(self.state.jobs[scope.owner], scope.item.index)
+
+    def _branch(self, owner: Job, index: int) -> str:
+        """The branch of an item of a fan-out."""
+        action = self.state.step_of(owner).action
+        begins = action.branch if isinstance(action, FanOut) else ""
+        return worktree_branch(self.store.identity(self.id), self.id, owner.id, index, begins)
 
     def _isolated_scope(self, job: Job) -> Scope | None:
         """The nearest item around a job that has its own worktree."""
@@ -253,6 +268,9 @@ class Values:
         fan = None if other is None else self.state.fan_of(other)
         if other is None or fan is None or len(path) < 2:
             return MISSING
+        if tuple(path[1:]) == ("branches",):
+            # One text: no name of a branch holds a blank.
+            return " ".join(self._branch(other, index) for index in self._fanouts.successful(other))
         return self._fanouts.find(path[1:], other, fan)
 
     def list_of(self, step: str, job: Job) -> list[Any]:
@@ -272,7 +290,7 @@ class Values:
         ):
             return walk(item, path[2:])
         other = self.state.job_named(str(path[0]), job.scope) if len(path) >= 2 else None
-        if other is None:
+        if other is None or (other.accepted == "left_out" and path[1] not in ("status", "attempts")):
             return MISSING
         match path[1]:
             case "output":
@@ -313,6 +331,8 @@ class Values:
     def output(self, job: Job) -> Any:
         """The captured value if there is exactly one, else the trimmed stdout; that of its fallback if one ran."""
         step = self.state.step_of(job)
+        if isinstance(step.action, Child) and step.action.result and not step.capture:
+            return self._result_of_child(job, step.action, self.state.frame_of(job.scope).outputs.get(step.name, {}))
         if job.output_job and len(step.capture) != 1:
             return self.output(self.state.jobs[job.output_job])
         if job.accepted == "judged":
@@ -327,3 +347,11 @@ class Values:
         if job.id in self.state.fans:
             return self._fanouts.results(job)
         return self.texts.last(job.id, "out")
+
+    def _result_of_child(self, job: Job, action: Child, captured: Mapping[str, Any]) -> Any:
+        """The output of the step that a child workflow's `result` names: its one captured value, else its stdout."""
+        workflow = action.workflow
+        named = next(step for step in (*workflow.steps, workflow.end) if step.name == action.result)
+        if len(named.capture) == 1:
+            return captured.get(named.capture[0].name, "")
+        return self.texts.last(job.output_job, "out") if job.output_job else ""

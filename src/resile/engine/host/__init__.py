@@ -1,0 +1,1 @@
+"""One process that drives many runs."""

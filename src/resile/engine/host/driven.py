@@ -1,0 +1,101 @@
+"""One run that a host drives: its engine, its lease, and when it wants its next turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from resile.engine.clock import Clock
+from resile.engine.loop import NEVER
+from resile.engine.session import Drive
+from resile.model.status import RUN_ENDED
+from resile.store.contract import Lease
+from resile.store.errors import LeaseHeld
+from resile.store.lease import boot_seconds
+
+# A run that only waits stays in memory for so long, and one whose timer comes sooner stays for good.
+IDLE_SECONDS = 5.0
+
+
+class Lost(LeaseHeld):
+    """Another server has this run, or this one was stopped for longer than its leases last."""
+
+
+class DrivenRun:
+    """A run that is being driven; the engine sees it as its host (see loop.py)."""
+
+    next_renewal = NEVER
+
+    def __init__(
+        self, lease: Lease, clock: Clock, is_held: Callable[[Lease], bool], wake: Callable[[int], None]
+    ) -> None:
+        self.lease = lease
+        self.run = lease.run
+        self.clock = clock
+        self.drive: Drive | None = None
+        self.requests_seen: set[int] = set()
+        self.wakes_at = 0.0
+        self.ends = False
+        self._is_held = is_held
+        self._wake = wake
+        self._idle_since: float | None = None
+
+    # --- what the engine calls
+
+    def keep(self) -> None:
+        """Make sure that the lease is held; the host renews it."""
+        if not self._is_held(self.lease):
+            raise Lost("lease-lost", f"this server no longer drives run {self.run}")
+
+    def wake(self) -> None:
+        """Let the engine turn; safe in any thread."""
+        self._wake(self.run)
+
+    # --- what the host calls
+
+    def turn(self, has_reports: bool) -> None:
+        """Let the engine do what it can do now."""
+        assert self.drive is not None
+        engine = self.drive.engine
+        while engine.turn(has_reports):
+            has_reports = False
+        if engine.outcome is not None and not self.ends:
+            self.ends = True
+            self.drive.write_closing_row(engine.outcome)
+
+    def is_over(self) -> bool:
+        """Has the engine left the run, and is everything that it decided durable?"""
+        if not self.ends or self.drive is None:
+            return False
+        self.drive.journal.take_durable()
+        return not self.drive.journal.is_unfinished()
+
+    def look_ahead(self, now: float) -> bool:
+        """Find out when the run wants its next turn; True where it only waits, and has for a while.
+
+        `now` counts from the boot, like `wakes_at`.
+        """
+        assert self.drive is not None
+        offset = self.clock.machine.clock_offset
+        self.wakes_at = self.drive.engine.deadline() - offset
+        until = None if self.ends else self.drive.engine.waits_until()
+        if until is None or until - offset < now + IDLE_SECONDS:
+            self._idle_since = None
+            return False
+        if self._idle_since is None:
+            self._idle_since = now
+        self.wakes_at = min(self.wakes_at, self._idle_since + IDLE_SECONDS)
+        return now >= self._idle_since + IDLE_SECONDS
+
+    def due_at(self) -> float | None:
+        """When a run that only waits is to be driven again, by the wall clock; None until there is a request."""
+        assert self.drive is not None
+        until = self.drive.engine.waits_until()
+        if until is None or until == NEVER:
+            return None
+        return time.time() + until - self.clock.machine.clock_offset - boot_seconds()
+
+    def has_ended(self) -> bool:
+        """Is there nothing left to drive, in this epoch?"""
+        assert self.drive is not None
+        return self.drive.engine.outcome in RUN_ENDED

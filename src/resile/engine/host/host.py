@@ -1,0 +1,494 @@
+"""The host: one thread that drives many runs.
+
+    store: due runs, requests --> opening --> engines, turn by turn --> hub: slots --> launcher
+                                                 |
+                                                 +--> one writer: batches of many runs in one transaction
+
+It takes runs that are due, under a lease of 15 s that it renews every 5 s, and drives each until it ends, parks or, for
+more than 5 s, only waits: then it hands the run back to the store, which says when it is due again, and forgets it. The
+runs of a host that dies are due again when their leases have expired, at once for another host on the same machine.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import count
+from threading import Thread
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from resile.core.events import Capacity
+from resile.engine.clock import clock_of
+from resile.engine.host.driven import DrivenRun
+from resile.engine.host.errands import Errands
+from resile.engine.host.opening import Opening, Redrive, open_run
+from resile.engine.host.workers import Workers
+from resile.engine.journal import Journal
+from resile.engine.loop import Listener
+from resile.engine.paths import own_folder
+from resile.engine.replay import fold_log, row_of
+from resile.engine.resources import CPUS_MAX, GPUS_MAX, MEMORY_BYTES_MAX, measure, visible_gpus
+from resile.engine.run_executor import Hosting
+from resile.engine.session import Session
+from resile.errors import ResileError
+from resile.executors.shared.hub import Hub
+from resile.executors.shared.open_hub import ServerFolder, open_hub
+from resile.executors.shared.places import Room
+from resile.store.contract import Lease, Writer
+from resile.store.errors import LeaseHeld, StoreError
+from resile.store.lease import boot_seconds
+from resile.store.server_tables import SharedStore, Submission
+
+LEASE_SECONDS = 15.0
+RENEW_SECONDS = 5.0
+# How often it looks at the store: without a bell, and with one that may have got lost.
+LOOK_SECONDS, LOOK_WITH_BELL_SECONDS = 0.25, 2.0
+# After a ring it waits so long for the next, so that many rings cost one look.
+LOOK_AGAIN_SECONDS = 0.02
+# How many runs it drives at a time, and how many it takes at once.
+DRIVEN_MAX, TAKEN_MAX = 512, 64
+# A run that an engine had to leave, because of a full disk for example, is tried again after this.
+AGAIN_SECONDS = 30.0
+
+Log = Callable[[str], None]
+T = TypeVar("T")
+
+
+class Statistics(Struct):
+    """What a host has done, and does now."""
+
+    driven: int = 0
+    running: int = 0
+    waiting: int = 0
+    slots: int = 0
+    taken: int = 0
+    ended: int = 0
+    lease_losses: int = 0
+    workers: int = 0
+
+
+class Host:
+    """Drives the due runs of a store; its methods may be called from any thread, its store is its own."""
+
+    def __init__(
+        self,
+        store: SharedStore,
+        output: str,
+        *,
+        slots: int,
+        labels: frozenset[str] = frozenset(),
+        env: Mapping[str, str] | None = None,
+        log: Log = lambda _: None,
+        redrive: Redrive | None = None,
+        api_url: str = "",
+        listener: Listener = lambda _state, _notes: None,
+    ) -> None:
+        """`output` has a folder for this server; `env` is the environment of steps, by default that of the process.
+
+        Steps get the address `api_url`. The `listener` hears of the events of all runs once they are durable.
+        """
+        self._api_url = api_url
+        self._listener = listener
+        self._store = store
+        self._tables = store.server_tables()
+        # A plain copy: the environment of a process decodes every value anew at each look, and each run looks often.
+        self._env = dict(os.environ) if env is None else env
+        self._log = log
+        self._redrive = redrive
+        self._folder = ServerFolder(output)
+        machine = measure(None, None, None, None)
+        # Attempts wait in the hub, so that a slot never waits for a commit; none is reserved before its needs hold.
+        # The hub knows the room of each place.
+        self._machine: Capacity = replace(machine, early=0, cpus=CPUS_MAX, memory_bytes=MEMORY_BYTES_MAX, gpus=GPUS_MAX)
+        gpus = visible_gpus(os.environ) or [str(number) for number in range(machine.gpus)]
+        self.hub: Hub = open_hub(self._folder, slots, labels, Room(machine.cpus, machine.memory_bytes, gpus))
+        self.slots = slots
+        self._workers = Workers(self.hub, self._tables)
+        self._errands = Errands(self._wake)
+        self._writer: Writer = store.writer()
+        self._bell = store.bell(0)
+        self._driven: dict[int, DrivenRun] = {}
+        self._by_share: dict[Writer, DrivenRun] = {}
+        self._deadlines: list[tuple[float, int, DrivenRun]] = []
+        self._numbers = count()
+        # Leases to release: of runs that have ended, and of those that wait until some time.
+        self._ended: list[Lease] = []
+        self._waiting: list[tuple[Lease, float | None]] = []
+        self._due: set[int] = set()
+        self._woken: deque[int] = deque()
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._look_at = 0.0
+        self._renew_at = self._workers_at = 0.0
+        self._held_until = 0.0
+        self._stops = 0
+        self._poll = select.poll()
+        self._polled: dict[int, int] = {}
+        self.statistics = Statistics(slots=slots)
+        self.error: BaseException | None = None
+        self._thread = Thread(target=self._work, name="resile-host", daemon=True)
+
+    # --- for the server's other threads
+
+    def start(self) -> None:
+        """Begin to drive."""
+        self._thread.start()
+
+    def ring(self) -> None:
+        """Look at the store soon: a run is due, or has a request."""
+        self._look_at = min(self._look_at, boot_seconds() + LOOK_AGAIN_SECONDS)
+        os.eventfd_write(self._wakeup, 1)
+
+    def call(self, function: Callable[[Workers], T]) -> Future[T]:
+        """Call a function in the thread of the host, with the workers."""
+        return self._errands.add(lambda: function(self._workers))
+
+    def stop(self, *, kill: bool = False) -> None:
+        """Start nothing more and leave the runs to the next host; steps go on, unless they are to be killed."""
+        self._stops = max(self._stops, 2 if kill else 1)
+        os.eventfd_write(self._wakeup, 1)
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until the host has stopped; raises the error that stopped it."""
+        self._thread.join(timeout_seconds)
+        if self.error is not None:
+            raise self.error
+        return not self._thread.is_alive()
+
+    # --- the thread
+
+    def _work(self) -> None:
+        """Drive until the host is to stop, or can't go on."""
+        try:
+            for descriptor in (self.hub.local.executor.fileno(), self._writer.fileno(), self._wakeup):
+                self._poll.register(descriptor, select.POLLIN)
+            if self._bell is not None:
+                self._poll.register(self._bell.fileno(), select.POLLIN)
+            while not self._stops:
+                self._go_round()
+            if self._stops > 1:
+                self._kill_steps()
+            self._leave()
+        except BaseException as error:
+            self.error = error
+            self._log(f"the host stops: {error}")
+        finally:
+            self._close()
+
+    def _go_round(self) -> None:
+        """Do everything that is due, then wait."""
+        self._errands.run()
+        now = boot_seconds()
+        self._workers_at = self._workers.look(now)
+        if now >= self._renew_at:
+            self._renew(now)
+        if now >= self._look_at:
+            self._look(now)
+        self._turn_all(now)
+        self.hub.assign()
+        self._release_all()
+        self._sleep()
+
+    def _sleep(self) -> None:
+        """Wait until something happens or is due."""
+        until = min(self._look_at, self._renew_at, self._workers_at)
+        if self._deadlines:
+            until = min(until, self._deadlines[0][0])
+        ready = self._poll.poll(max(0.0, until - boot_seconds()) * 1000 + 1 if not self._due else 0)
+        for descriptor, _ in ready:
+            if descriptor == self._wakeup:
+                with suppress(BlockingIOError):
+                    os.eventfd_read(self._wakeup)
+            elif descriptor in self._polled:
+                self._due.add(self._polled[descriptor])
+        if self._bell is not None and any(descriptor == self._bell.fileno() for descriptor, _ in ready):
+            self._bell.clear()
+            self._look_at = min(self._look_at, boot_seconds() + LOOK_AGAIN_SECONDS)
+
+    def _renew(self, now: float) -> None:
+        """Renew all leases, and drop the runs whose leases are lost."""
+        leases = [driven.lease for driven in self._driven.values()]
+        for lost in self._tables.renew_leases(leases, now, LEASE_SECONDS) if leases else ():
+            self._lose(self._driven[lost.run])
+        self._renew_at = now + RENEW_SECONDS
+        self._held_until = now + LEASE_SECONDS
+        self._forget_records()
+
+    def _is_held(self, lease: Lease) -> bool:
+        """Is this lease still ours, as far as can be known without asking the store?"""
+        driven = self._driven.get(lease.run)
+        return driven is not None and driven.lease is lease and boot_seconds() < self._held_until
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._wakeup, 1)
+
+    def _wake_run(self, run: int) -> None:
+        self._woken.append(run)
+        os.eventfd_write(self._wakeup, 1)
+
+    # --- taking runs
+
+    def _look(self, now: float) -> None:
+        """Look for requests to driven runs, and for runs that are due."""
+        self.statistics.driven, self.statistics.running = len(self._driven), self.hub.running_count()
+        self.statistics.waiting, self.statistics.workers = self.hub.waiting_count(), self._workers.count()
+        rings = self._bell is not None and self._bell.live
+        self._look_at = now + (LOOK_WITH_BELL_SECONDS if rings else LOOK_SECONDS)
+        if self._driven:
+            for request in self._store.requests(0):
+                driven = self._driven.get(request.run)
+                if driven is None or driven.drive is None or driven.ends or request.id in driven.requests_seen:
+                    continue
+                driven.requests_seen.add(request.id)
+                driven.drive.engine.take_request(request)
+                self._due.add(request.run)
+        room = min(TAKEN_MAX, DRIVEN_MAX - len(self._driven))
+        if room > 0:
+            due = self._tables.take_due(time.time(), now, LEASE_SECONDS, room)
+            for submission, lease in due:
+                self._take(submission, lease)
+            if len(due) == room:
+                # There may be more, after a turn for those that are driven.
+                self._look_at = now
+
+    def _take(self, submission: Submission, lease: Lease) -> None:
+        """Begin to drive a run."""
+        try:
+            self._open(lease, submission)
+        except StoreError:
+            raise
+        except ResileError as error:
+            self._log(f"run {lease.run} can't be driven: {error.message}")
+            self._drop(lease.run)
+            self._waiting.append((lease, time.time() + AGAIN_SECONDS))
+
+    def _open(self, lease: Lease, submission: Submission) -> None:
+        """Fold a run, answer what was asked of it meanwhile, and open its engine."""
+        row = row_of(self._store, lease.run)
+        state = fold_log(self._store, row)
+        clock = clock_of(state)
+        requests = self._store.requests(lease.run)
+        opening = open_run(self._store, row, state, requests, self._machine, clock, self._redrive)
+        if not opening.events:
+            self._answer_only(lease, opening)
+            return
+        if state.phase == "new":
+            row = own_folder(self._store, row)
+        driven = DrivenRun(lease, clock, self._is_held, self._wake_run)
+        driven.requests_seen = {request.id for request in requests}
+        self._driven[lease.run] = driven
+        self._held_until = self._held_until or boot_seconds() + LEASE_SECONDS
+        session = Session(
+            self._store, row, state, env=self._env, listener=self._listener, clock=clock, api_url=self._api_url
+        )
+        share = self._writer.share()
+        hosting = Hosting(self.hub, submission.priority)
+        driven.drive = session.open(lease, opening.events, share, opening.parallel, hosting=hosting, host=driven)
+        self._by_share[share] = driven
+        self._poll_executor(driven)
+        driven.drive.write_opening_row()
+        for number, result in opening.results.items():
+            driven.drive.journal.answer(number, result)
+        driven.drive.engine.begin(driven.drive.events)
+        for request in opening.left:
+            driven.drive.engine.take_request(request)
+        self._due.add(lease.run)
+        self.statistics.taken += 1
+
+    def _answer_only(self, lease: Lease, opening: Opening) -> None:
+        """Answer the requests to a run that has ended, and let it go."""
+        if opening.results:
+            share = self._writer.share()
+            journal = Journal(share, lease.run, lease.token)
+            for number, result in opening.results.items():
+                journal.answer(number, result)
+            journal.submit_answers()
+            share.flush()
+            share.close()
+        self._ended.append(lease)
+
+    def _poll_executor(self, driven: DrivenRun) -> None:
+        """Poll what else than the shared launcher may report for a run: functions, and launchers that others left."""
+        assert driven.drive is not None
+        for descriptor in self.hub.descriptors_of(driven.run, driven.drive.executor):
+            self._polled[descriptor] = driven.run
+            self._poll.register(descriptor, select.POLLIN)
+
+    # --- driving
+
+    def _turn_all(self, now: float) -> None:
+        """Let every engine turn that has reports, durable batches, a timer, or was woken."""
+        due, self._due = self._due, set()
+        reporting = self.hub.collect(now)
+        for share in self._writer.take_advanced():
+            driven = self._by_share.get(share)
+            if driven is not None:
+                due.add(driven.run)
+        while self._woken:
+            due.add(self._woken.popleft())
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, _, driven = heapq.heappop(self._deadlines)
+            if driven.wakes_at <= now:
+                due.add(driven.run)
+        for run in reporting | due:
+            driven_run = self._driven.get(run)
+            if driven_run is not None:
+                self._turn(driven_run, now)
+
+    def _turn(self, driven: DrivenRun, now: float) -> None:
+        """Let one engine turn, and see what becomes of its run."""
+        try:
+            driven.turn(has_reports=True)
+            if driven.is_over():
+                self._let_go(driven)
+                return
+            if driven.look_ahead(now):
+                self._hand_back(driven)
+                return
+        except LeaseHeld:
+            self._lose(driven)
+            return
+        except StoreError:
+            # One of this run alone, else the writer raises it for all.
+            self._writer.durable()
+            self._give_up(driven, "its output can't be kept")
+            return
+        except ResileError as error:
+            self._give_up(driven, error.message)
+            return
+        heapq.heappush(self._deadlines, (driven.wakes_at, next(self._numbers), driven))
+
+    def _let_go(self, driven: DrivenRun) -> None:
+        """Close a run that its engine has left."""
+        assert driven.drive is not None
+        engine, state = driven.drive.engine, driven.drive.state
+        self._close_run(driven, finished=not state.in_flight)
+        if engine.problem is not None:
+            self._log(f"run {driven.run}: {engine.problem.message}")
+            self._release(driven, time.time() + AGAIN_SECONDS)
+        elif driven.has_ended():
+            self.statistics.ended += 1
+            self._ended.append(driven.lease)
+        else:
+            self._release(driven, None if engine.outcome == "parked" else time.time())
+
+    def _hand_back(self, driven: DrivenRun) -> None:
+        """Write a snapshot of a run that only waits, and forget it until its time comes."""
+        assert driven.drive is not None
+        due_at = driven.due_at()
+        driven.drive.journal.submit(driven.drive.state, snapshot=True)
+        driven.drive.writer.flush()
+        self._close_run(driven, finished=not driven.drive.state.in_flight)
+        self._release(driven, due_at)
+
+    def _release(self, driven: DrivenRun, due_at: float | None) -> None:
+        """Give up the lease of a run that is closed here, soon; where it is lost, another process has the run."""
+        self._waiting.append((driven.lease, due_at))
+
+    def _release_all(self) -> None:
+        """Release the leases of the runs that were closed."""
+        if self._ended or self._waiting:
+            ended, waiting, self._ended, self._waiting = self._ended, self._waiting, [], []
+            self._tables.release_all(ended, waiting)
+
+    def _lose(self, driven: DrivenRun) -> None:
+        """Drop a run that another engine has taken: end what runs of it here."""
+        self.statistics.lease_losses += 1
+        self._log(f"run {driven.run} was taken over by another process")
+        self.hub.abandon(driven.run)
+        self._close_run(driven, finished=False)
+
+    def _give_up(self, driven: DrivenRun, why: str) -> None:
+        """Leave a run that can't be driven here now; it is tried again later."""
+        self._log(f"run {driven.run} can't be driven: {why}")
+        self._close_run(driven, finished=False)
+        self._release(driven, time.time() + AGAIN_SECONDS)
+
+    def _close_run(self, driven: DrivenRun, *, finished: bool) -> None:
+        """Close the engine of a run; its steps go on."""
+        assert driven.drive is not None
+        for descriptor in [one for one, run in self._polled.items() if run == driven.run]:
+            del self._polled[descriptor]
+            self._poll.unregister(descriptor)
+        driven.drive.engine.close(finished)
+        driven.drive.writer.close()
+        self._drop(driven.run)
+
+    def _drop(self, run: int) -> None:
+        """Drive a run no more."""
+        driven = self._driven.pop(run, None)
+        if driven is not None and driven.drive is not None:
+            self._by_share.pop(driven.drive.writer, None)
+            driven.wakes_at = float("inf")
+
+    def _forget_records(self) -> None:
+        """Forget what the launcher recorded for earlier hosts, of runs that this one will not drive soon."""
+        now, wall = boot_seconds(), time.time()
+        for run in self.hub.recorded_runs() - self._driven.keys():
+            row, submission = self._store.run(run), self._tables.submission(run)
+            is_due = submission is not None and submission.due_at is not None and submission.due_at <= wall
+            if row is None or not is_due:
+                self.hub.forget_records(run)
+            elif self._store.lease(run, now) is not None:
+                # Another server has it: what still runs here must not go on beside it.
+                self.hub.end_records(run)
+
+    # --- stopping
+
+    def _kill_steps(self) -> None:
+        """End all steps that run, and wait until that is recorded."""
+        for driven in self._driven.values():
+            assert driven.drive is not None
+            for _ in range(2):
+                driven.drive.engine.interrupt(lambda: None)
+        while self._driven:
+            self._go_round_while_stopping()
+
+    def _go_round_while_stopping(self) -> None:
+        """Do everything that is due for the runs that are driven, then wait; take no other."""
+        self._errands.run()
+        now = boot_seconds()
+        self._workers_at = self._workers.look(now)
+        if now >= self._renew_at:
+            self._renew(now)
+        self._look_at = float("inf")
+        self._turn_all(now)
+        self._release_all()
+        if self._driven:
+            self._sleep()
+
+    def _leave(self) -> None:
+        """Write what is decided, and leave the runs to the next host; their steps go on."""
+        for driven in list(self._driven.values()):
+            assert driven.drive is not None
+            try:
+                driven.drive.journal.submit(driven.drive.state)
+                driven.drive.writer.flush()
+                self._close_run(driven, finished=False)
+                self._release(driven, time.time())
+            except LeaseHeld:
+                self._lose(driven)
+        self._release_all()
+
+    def _close(self) -> None:
+        """Close everything that the host opened."""
+        for driven in list(self._driven.values()):
+            with suppress(Exception):
+                self._close_run(driven, finished=False)
+        with suppress(StoreError):
+            self._workers.close()
+        self._errands.close()
+        self.hub.close()
+        if self._bell is not None:
+            self._bell.close()
+        with suppress(StoreError):
+            self._writer.close()
+        self._folder.close()

@@ -1,0 +1,95 @@
+"""How a host begins to drive a run that is due: from its log, and from what was asked of it meanwhile.
+
+ended     rerun, retry, redrive begin it again; other requests are refused
+else      it goes on where it was; its engine answers the requests
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from resile.core.events import Capacity, EpochStarted, Event, RunResumed, RunStarted
+from resile.core.state import State
+from resile.engine.clock import Clock
+from resile.engine.neighbours.requests import Result, refuse, retry_job
+from resile.engine.session import next_event
+from resile.errors import ResileError
+from resile.store.contract import Request, RunRow, Store
+
+# Begins a redrive: its events, which may end with a resume, and the result for the caller. It may raise ResileError.
+Redrive = Callable[[Store, RunRow, State, Mapping[str, Any], Clock], tuple[list[Event], Result]]
+
+
+class Opening(msgspec.Struct):
+    """The first events of an engine, what the requests before it were answered, and those that the engine answers."""
+
+    events: list[Event]
+    results: dict[int, Result]
+    left: list[Request]
+    parallel: int = 1
+
+
+def open_run(
+    store: Store,
+    row: RunRow,
+    state: State,
+    requests: list[Request],
+    machine: Capacity,
+    clock: Clock,
+    redrive: Redrive | None,
+) -> Opening:
+    """What an engine of this run begins with; without events there is nothing to drive."""
+    opening = Opening([], {}, [], parallel_of(row, state, machine))
+    for request in requests:
+        _take(opening, store, row, state, request, clock, redrive)
+    is_over = state.phase == "ended" and not opening.events
+    if not is_over and not any(isinstance(event, RunResumed) for event in opening.events):
+        capacity = msgspec.structs.replace(machine, parallel=opening.parallel)
+        opening.events.append(next_event(row, state, capacity, clock))
+    return opening
+
+
+def _without_early(event: Event) -> Event:
+    """In a host attempts are reserved once their needs hold: it may give those of one run to several places."""
+    if not isinstance(event, RunResumed):
+        return event
+    return msgspec.structs.replace(event, capacity=msgspec.structs.replace(event.capacity, early=0))
+
+
+def parallel_of(row: RunRow, state: State, machine: Capacity) -> int:
+    """How many attempts of a run may run at a time: as the last engine had it, or the call that made the run."""
+    if state.capacity is not None:
+        return state.capacity.parallel
+    first = row.summary.get("first")
+    return msgspec.convert(first, RunStarted).capacity.parallel if first else machine.parallel
+
+
+def _take(
+    opening: Opening, store: Store, row: RunRow, state: State, request: Request, clock: Clock, redrive: Redrive | None
+) -> None:
+    """Answer a request that comes before the engine, or leave it to the engine."""
+    body, may_restart = request.body, state.phase == "ended" or row.status == "parked"
+    match request.kind:
+        case "rerun" if may_restart and not opening.events:
+            failed_only, by = bool(body.get("failed_only")), str(body.get("by", ""))
+            opening.events.append(EpochStarted(clock.now(), failed_only, by, body.get("inputs")))
+            opening.results[request.id] = {"ok": True, "epoch": state.epoch + 1}
+        case "redrive" if state.phase in ("ended", "redriving") and not opening.events and redrive is not None:
+            try:
+                events, opening.results[request.id] = redrive(store, row, state, body, clock)
+                opening.events = [_without_early(event) for event in events]
+            except ResileError as error:
+                opening.results[request.id] = refuse(error.code, error.message, error.hint)
+        case "retry" if state.phase == "ended" and not opening.events:
+            event, opening.results[request.id] = retry_job(state, request, clock.now(), offline=True)
+            opening.events += [] if event is None else [event]
+        case _ if state.phase == "ended" and not opening.events:
+            message = f"run {row.id} has ended ({row.status})"
+            opening.results[request.id] = refuse("run-ended", message, f"`resile rerun {row.id}` runs it again")
+        case "resume" if not opening.events:
+            opening.results[request.id] = {"ok": True}
+        case _:
+            opening.left.append(request)
