@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from resile.languages.javascript.evaluate import Sandbox
 
 
+_NATIVE_KEYS = ("when", "filter", "transitions", "run_js", "goto_js")
+"""Keys of a native file whose code sees the same names; others have more."""
+
+
 class Piece(NamedTuple):
-    """One expression: its key, its code, and its position."""
+    """One expression: its key, its code, and its position; an open one sees names that only its data has."""
 
     key: str
     code: str
     origin: Origin
+    is_open: bool = False
 
 
 def check_code(workflow: Workflow) -> list[Diagnostic]:
@@ -40,7 +45,7 @@ def check_code(workflow: Workflow) -> list[Diagnostic]:
             finding = _finding(flow, piece, sandbox)
             if finding is not None:
                 found.append(finding)
-            elif flow.templates == "liquid":
+            elif not piece.is_open and (flow.templates == "liquid" or flow.condition_errors == "fail"):
                 found += _names(flow, piece)
         return found
     finally:
@@ -48,10 +53,16 @@ def check_code(workflow: Workflow) -> list[Diagnostic]:
 
 
 def _names(workflow: Workflow, piece: Piece) -> Iterator[Diagnostic]:
-    """A warning for each name in the code of a Visor file that nothing can provide."""
-    from resile.dialects.reading.code_names import unknown_names
+    """A warning for each name in code that nothing can provide."""
+    from resile.dialects.reading.code_names import FILTER_NAMES, NATIVE_NAMES, VISOR_NAMES, unknown_names
+    from resile.languages.javascript.evaluate import expand_values
 
-    for name, hint in unknown_names(piece.code, _steps_in(workflow)):
+    is_native = workflow.templates != "liquid"
+    if is_native and piece.key not in _NATIVE_KEYS:
+        return
+    code = expand_values(piece.code, names(piece.code)) if is_native else piece.code
+    variables = NATIVE_NAMES if is_native else VISOR_NAMES
+    for name, hint in unknown_names(code, _steps_in(workflow), FILTER_NAMES if piece.key == "filter" else variables):
         yield Diagnostic(
             severity="warning",
             code="unknown-name",
@@ -126,7 +137,8 @@ def pieces_of(step: Step) -> Iterator[Piece]:
             yield from _pieces_of_all(rule.repair.steps)
     if isinstance(step.action, FanOut):
         if step.action.source.filter:
-            yield Piece("filter", step.action.source.filter, step.origin)
+            source = step.action.source
+            yield Piece("filter", source.filter, step.origin, is_open=source.filter_bare)
         yield from _pieces_of_all(step.action.steps)
     if step.on_success is not None:
         actions = step.on_success

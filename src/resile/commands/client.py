@@ -15,22 +15,30 @@ from typing import TYPE_CHECKING
 from resile.commands.store_handle import StoreHandle
 
 if TYPE_CHECKING:
+    from resile.commands.database.prune import PruneFilter
     from resile.commands.documents import answers
     from resile.commands.documents import dead_letters as letter_documents
+    from resile.commands.documents import jobs as job_documents
     from resile.commands.documents import runs as run_documents
-    from resile.commands.judge import Judgement
-    from resile.commands.logs import LogPart, Stream
+    from resile.commands.documents import tokens as token_documents
+    from resile.commands.inspect import RunFilter
+    from resile.commands.judge import Judgement, ParkedStep
+    from resile.commands.logs import AttemptOutput, LogFilter, LogPart
     from resile.commands.redrive import RedriveCall
-    from resile.commands.run import EngineListener, ResourceLimits, RunCall, RunOutcome
+    from resile.commands.run import EngineListener, RunOutcome
+    from resile.commands.start.call import Given, ResourceLimits, RunCall
+    from resile.core.actions import Note
     from resile.executors.local.prestart import Prestarted
     from resile.explain.report import Explanation
-    from resile.store.contract import Store
+    from resile.model.failure import Failure
+    from resile.store.contract import RunRow
+    from resile.store.server_tables import SharedStore
 
 
 class Client:
     """The commands on one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SharedStore) -> None:
         self._stores = StoreHandle(store=store)
 
     @classmethod
@@ -56,6 +64,41 @@ class Client:
 
         return run(self._stores, call, listener, launcher)
 
+    def submit(self, call: RunCall, *, priority: int = 0, key: str = "") -> answers.SubmittedRun:
+        """Hand a run to the servers of this store."""
+        from resile.commands.service.submit import submit
+
+        return submit(self._stores, call, priority=priority, key=key)
+
+    def wait(self, run: int, listener: EngineListener) -> RunOutcome:
+        """Follow a run that a server drives, until it ends or waits for judgement."""
+        from resile.commands.service.follow import wait
+
+        return wait(self._stores.read(), run, listener)
+
+    def create_token(self, name: str, role: str, expires_seconds: float | None) -> token_documents.NewTokenDocument:
+        """Make a token for servers of this store."""
+        from resile.commands.documents.tokens import NewTokenDocument
+        from resile.commands.service.tokens import create_token
+
+        made = create_token(self._stores.create().server_tables(), name, role, expires_seconds)
+        return NewTokenDocument(made.name, made.role, made.expires_at, made.secret)
+
+    def tokens(self) -> token_documents.TokenList:
+        """List the tokens."""
+        from resile.commands.documents.tokens import TokenList
+        from resile.commands.service.tokens import list_tokens
+
+        return TokenList(tokens=list_tokens(self._stores.read().server_tables()) if self._stores.exists() else [])
+
+    def revoke_token(self, name: str) -> token_documents.RevokedToken:
+        """Revoke a token."""
+        from resile.commands.documents.tokens import RevokedToken
+        from resile.commands.service.tokens import revoke_token
+
+        revoke_token(self._stores.write().server_tables(), name)
+        return RevokedToken(name=name)
+
     def resume(
         self, run: int, limits: ResourceLimits, listener: EngineListener, launcher: Prestarted | None = None
     ) -> RunOutcome:
@@ -73,11 +116,13 @@ class Client:
         *,
         failed_only: bool = False,
         as_new: bool = False,
+        inputs: Given | None = None,
     ) -> RunOutcome:
-        """Run the same definition and inputs again: in the next epoch of this run, or as a new run."""
+        """Run the same definition again, in the next epoch of this run or as a new run; `inputs` replace its own."""
         from resile.commands.run import rerun
 
-        return rerun(self._stores.write(), run, limits, listener, launcher, failed_only=failed_only, as_new=as_new)
+        store = self._stores.write()
+        return rerun(store, run, limits, listener, launcher, failed_only=failed_only, as_new=as_new, inputs=inputs)
 
     def cancel(self, run: int, reason: str, listener: EngineListener) -> answers.CancelResult:
         """Cancel a run: ask its engine to, or end it here where no engine drives it."""
@@ -91,17 +136,29 @@ class Client:
 
         return reset(self._stores.write(), run, failed_only=failed_only)
 
-    def runs(self) -> run_documents.RunList:
-        """List the runs, newest first; empty where there is no store."""
-        from resile.commands.inspect import list_runs
+    def runs(self, only: RunFilter | None = None) -> run_documents.RunList:
+        """List the runs that a filter accepts, newest first; none where there is no store."""
+        from resile.commands.inspect import RunFilter, list_runs
 
-        return list_runs(self._stores.read() if self._stores.exists() else None)
+        return list_runs(self._stores.read() if self._stores.exists() else None, only or RunFilter())
 
     def status(self, run: int) -> run_documents.RunDocument:
         """Describe one run in full."""
         from resile.commands.inspect import status
 
         return status(self._stores.read(), run)
+
+    def jobs(self, run: int) -> list[job_documents.KeyedJob]:
+        """List the jobs of a run."""
+        from resile.commands.service.jobs import list_jobs
+
+        return list_jobs(self._stores.read(), run)
+
+    def job(self, run: int, job: int) -> job_documents.JobDocument:
+        """Describe one job of a run, with every attempt that it had."""
+        from resile.commands.service.jobs import describe_job
+
+        return describe_job(self._stores.read(), run, job)
 
     def events(
         self, run: int, types: Sequence[str] = (), after: int = 0, names: str = "", job: int = 0
@@ -117,19 +174,23 @@ class Client:
 
         return follow_events(self._stores.read(), run, types, after)
 
-    def logs(
-        self,
-        run: int,
-        step: str | None = None,
-        attempt: int | None = None,
-        stream: Stream = "both",
-        *,
-        follow: bool = False,
-    ) -> Iterator[LogPart]:
+    def logs(self, run: int, wanted: LogFilter | None = None, *, follow: bool = False) -> Iterator[LogPart]:
         """Read the output of a run's steps; with `follow` until no engine drives the run."""
-        from resile.commands.logs import follow_logs, logs
+        from resile.commands.logs import LogFilter, follow_logs, logs
 
-        return (follow_logs if follow else logs)(self._stores.read(), run, step, attempt, stream)
+        return (follow_logs if follow else logs)(self._stores.read(), run, wanted or LogFilter())
+
+    def attempt_output(self, run: int, note: Note) -> AttemptOutput | None:
+        """Find the output of the attempt that an event names."""
+        from resile.commands.logs import attempt_output
+
+        return attempt_output(self._stores.read(), run, note)
+
+    def run_row(self, run: int) -> RunRow:
+        """The row of a run in the store."""
+        from resile.engine.replay import row_of
+
+        return row_of(self._stores.read(), run)
 
     def export_logs(self, run: int, folder: str) -> answers.LogExport:
         """Write the output of every attempt to files in a folder."""
@@ -149,11 +210,35 @@ class Client:
 
         return judge(self._stores.write(), run, job, judgement)
 
+    def parked_step(self, run: int, job: str) -> ParkedStep:
+        """The step of one parked failure, with its workflow."""
+        from resile.commands.judge import parked_step
+
+        return parked_step(self._stores.read(), run, job)
+
+    def answer(self, run: int, step: str, text: str) -> answers.JudgementResult:
+        """Answer the question of a step."""
+        from resile.commands.judge import answer
+
+        return answer(self._stores.write(), run, step, text)
+
     def explain(self, run: int, step: str | None = None) -> Explanation:
         """Explain the failures of a run, or everything about one step, job or item."""
         from resile.commands.inspect import explain
 
         return explain(self._stores.read(), run, step)
+
+    def story(self, run: int, step: str) -> Iterator[run_documents.Event]:
+        """List the events of one step of a run and of what caused them, causes first."""
+        from resile.commands.logs import story
+
+        return story(self._stores.read(), run, step)
+
+    def last_failures(self, run: int, jobs: Sequence[int]) -> dict[int, Failure]:
+        """Find the last failure of each of these jobs, with the end of what it printed."""
+        from resile.commands.inspect import last_failures
+
+        return last_failures(self._stores.read(), run, jobs)
 
     def metrics(self, run: int) -> answers.RunMetrics:
         """Count the attempts and the rules of a run."""
@@ -166,6 +251,18 @@ class Client:
         from resile.commands.database.check import check_database
 
         return check_database(self._stores, runs, accept=accept)
+
+    def graph(self, run: int) -> answers.Graph:
+        """The steps of a run and the edges between them, with their statuses."""
+        from resile.commands.graph.build import graph_of_run
+
+        return graph_of_run(self._stores.read(), run)
+
+    def prune(self, only: PruneFilter, *, dry_run: bool = False) -> answers.Pruned:
+        """Delete ended runs with their logs and letters; with `dry_run` only list them."""
+        from resile.commands.database.prune import prune
+
+        return prune(self._stores, only, dry_run=dry_run)
 
     def dead_letters(self, run: int, step: str | None = None) -> Iterator[letter_documents.DeadLetter]:
         """Read the dead letters of a run as a stream."""
@@ -202,6 +299,12 @@ class Client:
         from resile.commands.dead_letters import purge
 
         return purge(self._stores.write(), run, step, signature)
+
+    def remove_dead_letter(self, run: int, item: str, step: str | None = None) -> None:
+        """Remove one dead letter for good."""
+        from resile.commands.dead_letters import remove
+
+        remove(self._stores.write(), run, item, step)
 
     def preview_redrive(self, call: RedriveCall) -> letter_documents.RedrivePreview:
         """List the items that a redrive would run."""

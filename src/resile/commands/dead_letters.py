@@ -32,6 +32,7 @@ from resile.errors import ResileError
 from resile.model import codec
 from resile.model.failure import FAILURE_KINDS, Kind
 from resile.model.items import ItemFailure
+from resile.model.nested import path_part
 from resile.model.workflow import Child, FanOut, Step
 from resile.store.contract import LetterCount, LetterRow, RunRow, Store
 
@@ -57,6 +58,21 @@ def letters(store: Store, number: int, step: str | None = None) -> Iterator[dead
 def letter(store: Store, number: int, which: str, step: str | None = None) -> dead_letters.DeadLetterDocument:
     """The record of one item, given its id or its index."""
     row = row_of(store, number)
+    found = _one_letter(store, row, step, which)
+    return dead_letters.DeadLetterDocument(**structs.asdict(record(row, found, worktree_error_types(store, row))))
+
+
+def remove(store: Store, number: int, which: str, step: str | None = None) -> None:
+    """Delete one dead letter, given the id or the index of its item; refused while another engine drives the run."""
+    row = row_of(store, number)
+    with hold_lease(store, number) as lease:
+        found = _one_letter(store, row, step, which)
+        store.purge_letters(lease, [(found.name, found.index)])
+
+
+def _one_letter(store: Store, row: RunRow, step: str | None, which: str) -> LetterRow:
+    """The dead letter with this id or index."""
+    number = row.id
     found = _letters_named(store, row, step, which)
     if len(found) > 1:
         names = ", ".join(one.item_id for one in found[:NAMES_MAX])
@@ -69,7 +85,7 @@ def letter(store: Store, number: int, which: str, step: str | None = None) -> de
     if not found:
         hint = f"`resile dlq list {number}` lists them"
         raise ResileError("no-such-letter", f"run {number} has no dead letter {which!r}", hint=hint)
-    return dead_letters.DeadLetterDocument(**structs.asdict(record(row, found[0], worktree_error_types(store, row))))
+    return found[0]
 
 
 def _letters_named(store: Store, row: RunRow, step: str | None, which: str) -> list[LetterRow]:
@@ -213,16 +229,16 @@ def maps_of(steps: tuple[Step, ...], around: str = "") -> Iterator[tuple[str, St
     for step in steps:
         match step.action:
             case FanOut():
-                path = f"{around}{step.action.scope or step.name}"
+                path = f"{around}{path_part(step.action.scope or step.name)}"
                 yield path, step
                 yield from maps_of(step.action.steps, f"{path}/")
             case Child():
-                yield from maps_of(step.action.workflow.steps, f"{around}{step.name}/")
+                yield from maps_of(step.action.workflow.steps, f"{around}{path_part(step.name)}/")
         for rule in step.rules:
             if rule.repair is not None:
-                yield from maps_of(rule.repair.steps, f"{around}{step.name}.on_failure/")
+                yield from maps_of(rule.repair.steps, f"{around}{path_part(step.name)}.on_failure/")
         if step.on_success is not None:
-            yield from maps_of(step.on_success.steps, f"{around}{step.name}.on_success/")
+            yield from maps_of(step.on_success.steps, f"{around}{path_part(step.name)}.on_success/")
 
 
 def letters_of(store: Store, run: int, fan: LetterCount) -> Iterator[LetterRow]:

@@ -26,9 +26,14 @@ from resile.engine.replay import fold_log, row_of
 from resile.engine.session import Session, caller, take
 from resile.errors import ResileError
 from resile.explain.rule_reference import parse_rule
+from resile.model.builtin_actions import Ask
+from resile.model.failure import Failure
+from resile.model.nested import names_of
 from resile.model.status import RUN_ENDED, Status
-from resile.store.contract import AttemptRow, RunRow, Store
+from resile.model.workflow import Step, Workflow
+from resile.store.contract import AttemptRow, RunRow
 from resile.store.errors import LeaseHeld
+from resile.store.server_tables import SharedStore
 
 ANSWER_SECONDS_MAX = 10.0
 ASK_AGAIN_SECONDS = 0.05
@@ -42,9 +47,18 @@ class Judgement(Struct, frozen=True, kw_only=True):
     output: Any = None
     memory_bytes: int = 0
     runtime_seconds: float = 0.0
+    confidence: float | None = None
 
 
-def parked_failures(store: Store, number: int) -> ParkedFailures:
+class ParkedStep(Struct, frozen=True):
+    """The step of a parked failure, the workflow that it stands in, and the failure."""
+
+    workflow: Workflow
+    step: Step
+    failure: Failure
+
+
+def parked_failures(store: SharedStore, number: int) -> ParkedFailures:
     """Every parked failure of a run, with the tail of its output and the history of its attempts."""
     with store.reading():
         row = row_of(store, number)
@@ -58,7 +72,7 @@ def parked_failures(store: Store, number: int) -> ParkedFailures:
         )
 
 
-def _failure_of(store: Store, row: RunRow, state: State, job: Job) -> ParkedFailure:
+def _failure_of(store: SharedStore, row: RunRow, state: State, job: Job) -> ParkedFailure:
     """One parked failure."""
     error = job.error
     assert error is not None
@@ -74,6 +88,7 @@ def _failure_of(store: Store, row: RunRow, state: State, job: Job) -> ParkedFail
         exit_code=failure.exit_code,
         signal=failure.signal,
         message=failure.message,
+        signature=failure.signature,
         rule=parse_rule(origin_text(state, job, state.rules_of(job)[job.rule])),
         stdout=failure.stdout,
         stderr=failure.stderr,
@@ -95,23 +110,51 @@ def _past_attempt(row: AttemptRow) -> PastAttempt:
     )
 
 
-def judge(store: Store, number: int, which: str, judgement: Judgement) -> JudgementResult:
-    """Judge a parked failure. An engine that drives the run continues at once; otherwise `resume` does."""
+def judge(store: SharedStore, number: int, which: str, judgement: Judgement, by: str = "") -> JudgementResult:
+    """Judge a parked failure. An engine that drives the run continues at once; otherwise `resume` does.
+
+    `by` is the judge; the caller of the command if it is empty.
+    """
     row = row_of(store, number)
     if row.status in RUN_ENDED:
         hint = f"`resile rerun {number} --failed-only` runs again what did not complete"
         message = f"run {number} has ended ({row.status}); nothing waits for judgement"
         raise ResileError("run-ended", message, hint=hint)
     state = fold_log(store, row)
-    job = _parked_job(state, which, number)
-    _refuse_misfit(state, job, judgement)
-    event = Judged(clock_of(state).now(), job.id, by=caller(), **structs.asdict(judgement))
+    job = parked_job(state, which, number)
+    refuse_misfit(state, job, judgement)
+    event = Judged(clock_of(state).now(), job.id, by=by or caller(), **structs.asdict(judgement))
     driven = _deliver(store, number, event, state.seq)
+    tables = store.server_tables()
+    if not driven and tables.submission(number) is not None:
+        # A server handed the run back when it parked, and takes it again.
+        tables.enqueue(number, time.time())
     step = state.step_of(job).name
     return JudgementResult(run=number, job=job.id, step=step, driven=driven, by=event.by, **structs.asdict(judgement))
 
 
-def _parked_job(state: State, which: str, number: int) -> Job:
+def parked_step(store: SharedStore, number: int, which: str) -> ParkedStep:
+    """The step of one parked failure."""
+    state = fold_log(store, row_of(store, number))
+    job = parked_job(state, which, number)
+    assert job.error is not None
+    return ParkedStep(state.workflow_of(job.scope), state.step_of(job), job.error.failure)
+
+
+def answer(store: SharedStore, number: int, which: str, text: str, by: str = "") -> JudgementResult:
+    """Answer the question of a step that waits for it: the text is the step's output."""
+    row = row_of(store, number)
+    if row.status not in RUN_ENDED:
+        state = fold_log(store, row)
+        job = parked_job(state, which, number)
+        if not isinstance(state.step_of(job).action, Ask):
+            message = f"{state.step_of(job).name!r} asks nothing: it has failed, and waits for judgement"
+            raise ResileError("no-question", message, hint=f"`resile parked {number}` shows how to judge it")
+        which = str(job.id)
+    return judge(store, number, which, Judgement(verdict="skip", output=text, reason="answered"), by)
+
+
+def parked_job(state: State, which: str, number: int) -> Job:
     """The parked job with this id, or with this name if it is unambiguous."""
     hint = f"`resile parked {number}` lists what is parked"
     known = state.jobs.get(int(which)) if which.isascii() and which.isdigit() and len(which) <= 18 else None
@@ -130,14 +173,11 @@ def _parked_job(state: State, which: str, number: int) -> Job:
 
 
 def _names(state: State, job: Job) -> tuple[str, ...]:
-    """The accepted names of a job: its step, or the step after its scope, with and without the `.on_failure` suffix."""
-    step, scope = state.step_of(job).name, state.scopes[job.scope]
-    if not scope.owner:
-        return (step,)
-    return step, f"{scope.name}/{step}", f"{scope.name.rpartition('.')[0]}/{step}"
+    """The accepted names of a job."""
+    return names_of(state.scopes[job.scope].name, state.step_of(job).name)
 
 
-def _refuse_misfit(state: State, job: Job, judgement: Judgement) -> None:
+def refuse_misfit(state: State, job: Job, judgement: Judgement) -> None:
     """Refuse a judgement that asks for more memory than the engine has: the job would wait for ever."""
     there = state.capacity.memory_bytes if state.capacity is not None else 0
     if there and judgement.memory_bytes > there:
@@ -148,7 +188,7 @@ def _refuse_misfit(state: State, job: Job, judgement: Judgement) -> None:
         )
 
 
-def _deliver(store: Store, number: int, event: Judged, after: int) -> bool:
+def _deliver(store: SharedStore, number: int, event: Judged, after: int) -> bool:
     """Write a judgement to the log; True where the engine that drives the run took it.
 
     An engine may start or stop at any time, so leave a request for it and keep trying to take the lease. A request that
@@ -178,7 +218,7 @@ def _deliver(store: Store, number: int, event: Judged, after: int) -> bool:
                 return True
             row = row_of(store, number)
             state = fold_log(store, row)
-            _parked_job(state, str(event.job), number)
+            parked_job(state, str(event.job), number)
             session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
             session.record(lease, msgspec.structs.replace(event, offline=True))
             return False
@@ -186,7 +226,7 @@ def _deliver(store: Store, number: int, event: Judged, after: int) -> bool:
             store.release_lease(lease)
 
 
-def _is_logged(store: Store, number: int, event: Judged, after: int) -> bool:
+def _is_logged(store: SharedStore, number: int, event: Judged, after: int) -> bool:
     """Is this judgement in the log? Raises where another event changed the failure first."""
     for note in store.notes(number, after):
         if note.job != event.job:

@@ -14,6 +14,7 @@ from resile.core.actions import Note
 from resile.core.state import Route
 from resile.engine.replay import fold_log, row_of
 from resile.explain.rule_reference import parse_rule
+from resile.model.rules import NO_RULE_LEFT
 from resile.store.contract import Store
 
 # Routes that are not the decision of a rule: calls of a repair's steps, and an exhausted budget.
@@ -62,7 +63,7 @@ class _Tally:
 
     def add_route(self, route: Route) -> None:
         """Count a rule that was applied to a failure; failures without a rule are ignored."""
-        if route.trigger != "on_failure" or route.action in _NO_RULES or route.rule == "no rule left":
+        if route.trigger != "on_failure" or route.action in _NO_RULES or route.rule == NO_RULE_LEFT:
             return
         fresh = {"step": route.step, "scope": route.scope, "then": route.action, "fired": 0, **_NO_REPAIRS}
         self.rules.setdefault((route.scope, route.step, route.rule), fresh)["fired"] += 1

@@ -21,7 +21,7 @@ def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions()
     from resile.dialects.native.writer.document import emit
 
     result = compile_any(path, options)
-    workflow, found = require_workflow(result), result.diagnostics
+    (workflow, _), found = require_workflow(result), result.diagnostics
     folder = os.path.dirname(os.path.abspath(out)) if out else ""
     if out and os.path.exists(out) and not force:
         raise ResileError("exists", f"{out} is there already", where=out, hint="--force writes over it")

@@ -14,20 +14,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain, groupby, islice
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, convert, structs, to_builtins
 
 from resile.commands.dead_letters import fan_outs, letters_of, maps_of, record, worktree_error_types
 from resile.commands.documents.dead_letters import RedrivePreview, RedriveResult
+from resile.commands.load import shown_secrets
 from resile.commands.run import EngineListener, drive_engine
+from resile.commands.start.notices import warning_lines
 from resile.core.events import Capacity, Event, Redriven, RunResumed
 from resile.core.state import State
 from resile.engine.actions.items import items_path, read_groups, read_items, remove_letters, write_letters
-from resile.engine.clock import SystemClock, clock_of
+from resile.engine.clock import Clock, SystemClock, clock_of
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import measure, refuse_misfits
@@ -43,12 +45,15 @@ PARALLEL_DEFAULT = 5
 PREVIEW_ITEMS_MAX = 1_000
 
 # The statuses with which an engine leaves an unfinished redrive.
-_UNFINISHED = ("interrupted", "parked")
+UNFINISHED = ("interrupted", "parked")
 _FILTER_HINT = "a JavaScript expression over `item` and `letter`, such as: item.size < 1000"
 
 
 class RedriveCall(Struct, frozen=True, kw_only=True):
-    """Which dead letters to run again, and how many at a time."""
+    """Which dead letters to run again, and how many at a time; `by` is who asks, if not the caller.
+
+    `items` are their names, or their indexes; all without it.
+    """
 
     run: int
     step: str | None = None
@@ -56,6 +61,8 @@ class RedriveCall(Struct, frozen=True, kw_only=True):
     filter: str | None = None
     signature: str | None = None
     force: bool = False
+    items: tuple[str, ...] = ()
+    by: str = ""
 
 
 class _Task(Struct, frozen=True):
@@ -96,15 +103,35 @@ def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> Redriv
         task = _interrupted_task_of(row, state, call) or _begin_redrive(store, row, state, call)
         if task is None:
             return _result_of(store, call.run, None, "completed", 0, Counter())
-        status = drive_engine(store, row, state, lease, task.events, task.capacity, listener, clock=task.clock)
+        status = drive_engine(
+            store,
+            row,
+            state,
+            lease,
+            task.events,
+            task.capacity,
+            listener,
+            clock=task.clock,
+            notices=warning_lines(shown_secrets(state.workflow), state.workflow.file),
+        )
         selected = sum(group.total for group in _task_groups(task))
         failed_again = Counter(letter.history != item.history for letter, item in _still_kept(store, call.run, task))
-        if status not in _UNFINISHED:
+        if status not in UNFINISHED:
             remove_letters(task.path)
-            if not store.letter_counts(call.run):
-                # No letter needs the scopes that were kept for them any more.
-                store.purge_letters(lease)
         return _result_of(store, call.run, task.map, status, selected, failed_again)
+
+
+def redrive_events(
+    store: Store, row: RunRow, state: State, body: Mapping[str, Any], clock: Clock
+) -> tuple[list[Event], dict[str, Any]]:
+    """The events with which a server begins the redrive that a request asks for, and the items that it runs."""
+    call = convert({**body, "run": row.id}, RedriveCall)
+    task = _interrupted_task_of(row, state, call) or _begin_redrive(store, row, state, call)
+    if task is None:
+        return [], {"ok": True, "items": []}
+    items = [f"{group.name}[{item.index}]" for group in _task_groups(task) for item in _items(task.path, group)]
+    events = [structs.replace(event, at=clock.now()) for event in task.events]
+    return events, {"ok": True, "items": items}
 
 
 def _result_of(
@@ -118,13 +145,13 @@ def _result_of(
     return RedriveResult(
         run=run,
         map=name,
-        status=status if status in _UNFINISHED else "finished",
+        status=status if status in UNFINISHED else "finished",
         selected=selected,
         succeeded=selected - left,
         failed=failed_again[True],
         left=left,
         dead_letters=sum(fan.count for fan in store.letter_counts(run)),
-        exit_code=EXIT_CODES[status] if status in _UNFINISHED else int(left > 0),
+        exit_code=EXIT_CODES[status] if status in UNFINISHED else int(left > 0),
     )
 
 
@@ -132,7 +159,7 @@ def _interrupted_task_of(row: RunRow, state: State, call: RedriveCall) -> _Task 
     """The interrupted redrive of a run, if there is one; it keeps its own selection."""
     if state.phase != "redriving":
         return None
-    if call != RedriveCall(run=call.run):
+    if call != RedriveCall(run=call.run, by=call.by):
         hint = f"`resile dlq retry {row.id}` without a selection finishes it"
         raise ResileError("redrive-unfinished", f"run {row.id} has a redrive that was interrupted", hint=hint)
     begun = state.redrive
@@ -158,7 +185,7 @@ def _begin_redrive(store: Store, row: RunRow, state: State, call: RedriveCall) -
     if not total:
         return None
     clock = clock_of(state)
-    begin = Redriven(now := clock.now(), name, total, label, capacity.parallel, caller())
+    begin = Redriven(now := clock.now(), name, total, label, capacity.parallel, call.by or caller())
     return _Task(name, path, [begin, RunResumed(now, capacity, caller(), clock.machine)], capacity, clock)
 
 
@@ -175,9 +202,11 @@ def _parallel(state: State, name: str, call: RedriveCall) -> int:
     """How many items run at a time: as the caller asks, else as the map asks within the file's limit."""
     if call.parallel is not None:
         return call.parallel
-    action = dict(maps_of(state.workflow.steps))[name].action
+    maps = dict(maps_of(state.workflow.steps))
+    # The first edition did not escape the marks of a path in names.
+    action = (maps.get(name) or next(step for path, step in maps.items() if path.replace("\\", "") == name)).action
     assert isinstance(action, FanOut)
-    own = action.max_parallel or PARALLEL_DEFAULT
+    own = action.redrive_parallel or action.max_parallel or PARALLEL_DEFAULT
     return min(own, state.workflow.max_parallel or own)
 
 
@@ -222,8 +251,13 @@ def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
 def _select_letters(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> Iterator[LetterRow]:
     """The letters that a call selects, as a stream, by fan-out and index."""
     found = (letter for fan in fans for letter in letters_of(store, row.id, fan))
+    wanted = frozenset(call.items)
     selected = (
-        letter for letter in found if (letter.eligible or call.force) and call.signature in (None, letter.signature)
+        letter
+        for letter in found
+        if (letter.eligible or call.force)
+        and call.signature in (None, letter.signature)
+        and (not wanted or letter.item_id in wanted or str(letter.index) in wanted)
     )
     return selected if call.filter is None else _filter_letters(selected, call.filter, store, row)
 

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from resile.commands.documents.answers import Rehearsal, RepairAttempt
 from resile.commands.documents.runs import event_of, routes_of
-from resile.commands.load import load, read_inputs
+from resile.commands.load import load
 from resile.commands.run import EngineListener
+from resile.commands.start.inputs import read_pairs
 from resile.core.actions import Note, StartAttempt
 from resile.core.events import RunStarted
 from resile.core.recovery.backoff import delay_seconds
@@ -87,9 +88,9 @@ def _number(kind: str, detail: str) -> int | None:
 
 def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], listener: EngineListener) -> Rehearsal:
     """Rehearse one step's rules: which fired, what the repairs did, and what would follow."""
-    workflow, _ = load(path, None)
+    workflow = load(path, None).workflow
     staged = _stage_workflow(workflow, name)
-    given = read_inputs(workflow, inputs, [])
+    given = read_pairs(workflow, inputs)
     capacity = measure(workflow.max_parallel, None, None, None)
     refuse_misfits(staged, capacity)
     import tempfile

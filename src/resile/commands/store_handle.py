@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from resile.store.contract import Store
 from resile.store.open import default_output, exists, open_store
+from resile.store.server_tables import SharedStore
 
 
 class StoreHandle:
     """An open store, or the store that `db` names: opened for reading first, and for writing when a command writes."""
 
-    def __init__(self, db: str | None = None, store: Store | None = None) -> None:
+    def __init__(self, db: str | None = None, store: SharedStore | None = None) -> None:
         self._db = db
         self._store = store
         self._is_ours = store is None
@@ -23,27 +23,27 @@ class StoreHandle:
         """The folder for the output of steps."""
         return default_output(self._db)
 
-    def read(self) -> Store:
+    def read(self) -> SharedStore:
         """The store, open for reading at least."""
         if self._store is None:
             self._store = open_store(self._db, readonly=True)
         return self._store
 
-    def doubt(self) -> Store:
+    def doubt(self) -> SharedStore:
         """The store, open for reading, even if events of it are lost."""
         if self._store is None:
             self._store = open_store(self._db, readonly=True, verify=False)
         return self._store
 
-    def write(self) -> Store:
+    def write(self) -> SharedStore:
         """The store, open for writing; a missing one is not created, because the run can't be in it."""
         return self._open(readonly=not exists(self._db))
 
-    def create(self) -> Store:
+    def create(self) -> SharedStore:
         """The store, open for writing; created if it does not exist."""
         return self._open(readonly=False)
 
-    def _open(self, *, readonly: bool) -> Store:
+    def _open(self, *, readonly: bool) -> SharedStore:
         """Open the store in this mode, replacing a read-only one."""
         if self._store is None or not self._is_writable:
             self.close()

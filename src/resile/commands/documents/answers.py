@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from resile.commands.documents.base import Document
 from resile.commands.documents.runs import Event, MapMetrics, Route
 from resile.errors import Diagnostic
 from resile.explain.rule_reference import RuleReference
 from resile.model.failure import Failure
+
+
+class SubmittedRun(Document, frozen=True, kw_only=True):
+    """The run that `submit` handed to the servers of the database."""
+
+    run: int
+    status: str
 
 
 class CancelResult(Document, frozen=True, kw_only=True):
@@ -48,6 +55,23 @@ class DatabaseCheck(Document, frozen=True, kw_only=True):
     runs: list[RunCheck]
 
 
+class DatabaseCopy(Document, frozen=True, kw_only=True):
+    """The runs that `db copy` copied."""
+
+    runs: list[int]
+
+
+class Pruned(Document, frozen=True, kw_only=True):
+    """The runs that `prune` deleted, or would delete, and the bytes that this gives back.
+
+    `note` says what kept the space of the database from being given back.
+    """
+
+    runs: list[int]
+    bytes: int
+    note: str
+
+
 class PastAttempt(Struct, frozen=True):
     """One attempt of a job; `kind` is null where it did not fail."""
 
@@ -73,6 +97,7 @@ class ParkedFailure(Struct, frozen=True):
     exit_code: int | None
     signal: int | None
     message: str
+    signature: str
     rule: RuleReference
     stdout: str
     stderr: str
@@ -101,6 +126,7 @@ class JudgementResult(Document, frozen=True, kw_only=True):
     output: Any
     memory_bytes: int
     runtime_seconds: float
+    confidence: float | None
 
 
 class LogText(Struct, frozen=True):
@@ -212,6 +238,64 @@ class Migration(Document, frozen=True, kw_only=True):
     out: str | None
     differences: list[Diagnostic]
     text: str | UnsetType = UNSET
+
+
+class WrittenFile(Document, frozen=True, kw_only=True):
+    """The file that a command wrote."""
+
+    file: str
+
+
+class GraphStep(Struct, frozen=True):
+    """A step of a graph; `inside` is the step whose items, workflow or handler it belongs to.
+
+    `status` and, for several items, `counts` by status are those of a run.
+    """
+
+    id: int
+    step: str
+    action: str
+    inside: int | None
+    status: str
+    counts: dict[str, int]
+
+
+class GraphEdge(Struct, frozen=True):
+    """An edge: `needs`, `any` (one of several needs), `next`, `success` or `failure`; `label` says when.
+
+    `answer` says how a success or a failure is followed: by `steps` of its own, by `run` of another step, by `goto` to
+    one, or by `retry`.
+    """
+
+    source: int
+    target: int
+    kind: str
+    label: str
+    answer: str = ""
+
+
+class Graph(Document, frozen=True, kw_only=True):
+    """The steps of a workflow, or of a run, and the edges between them."""
+
+    workflow: str
+    run: int | None
+    status: str
+    steps: list[GraphStep]
+    edges: list[GraphEdge]
+
+
+class ConfigValue(Struct, frozen=True):
+    """A value of the configuration; `from` is the path of a file, `$NAME`, `flag` or `default`."""
+
+    key: str
+    value: str | int
+    source: str = field(name="from")
+
+
+class Configuration(Document, frozen=True, kw_only=True):
+    """The configuration of this call, by key."""
+
+    values: list[ConfigValue]
 
 
 class Versions(Document, frozen=True, kw_only=True):

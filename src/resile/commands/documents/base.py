@@ -1,10 +1,13 @@
-"""Shared by all documents: their version, and the format of times."""
+"""Shared by all documents: their version, the format of times, and the inputs of a run."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from msgspec import Struct
+
+HIDDEN = "***"
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -23,3 +26,17 @@ def timestamp(at: float) -> str:
 def optional_timestamp(at: float | None) -> str | None:
     """A time that may be unknown, in ISO 8601."""
     return None if at is None else timestamp(at)
+
+
+def public_inputs(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs of a run as documents show them: a value whose name looks like that of a secret is hidden."""
+    from resile.engine.secrets import looks_secret
+
+    return {name: HIDDEN if looks_secret(name) else _public(value) for name, value in inputs.items()}
+
+
+def _public(value: Any) -> Any:
+    """A value of an input, with the same done to what is inside it."""
+    if isinstance(value, dict):
+        return public_inputs(value)
+    return [_public(item) for item in value] if isinstance(value, list) else value

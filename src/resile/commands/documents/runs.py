@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from resile.commands.documents.base import Document, optional_timestamp, timestamp
+from resile.commands.documents.base import Document, optional_timestamp, public_inputs, timestamp
 from resile.core.actions import Note
+from resile.core.scheduling.reservations import resources_for
 from resile.core.state import ROOT, Job, State
 from resile.core.state import Route as StateRoute
 from resile.engine.replay import GoneJobs, count_steps
 from resile.explain.rule_reference import RuleReference, parse_rule
+from resile.model.limits import size
 from resile.model.status import EXIT_CODES, RUN_ENDED, STATUS_NAMES, RunStatus, Status
 from resile.store.contract import JobRow, LetterCount, RunRow
 
@@ -40,7 +42,7 @@ class Cause(Struct, frozen=True):
 
 
 class RunJob(Struct, frozen=True):
-    """One job; `scope` is `root` for the steps of the run itself."""
+    """One job; `scope` is `root` for the steps of the run itself. `waits_for` is the place that it needs to start."""
 
     id: int
     step: str
@@ -53,6 +55,7 @@ class RunJob(Struct, frozen=True):
     exit_code: int | None
     seconds: float
     cause: Cause | None
+    waits_for: str | None
 
 
 class Route(Struct, frozen=True):
@@ -107,11 +110,15 @@ class MapMetrics(Struct, frozen=True):
 
 
 class RunDocument(Document, frozen=True, kw_only=True):
-    """One run. For maps with very many items the jobs of successful items are left out; `jobs_omitted` counts them."""
+    """One run. For maps with very many items the jobs of successful items are left out; `jobs_omitted` counts them.
+
+    An input whose name looks like that of a secret (`api_token`, `db_password`) is `***`.
+    """
 
     run: int
     workflow: str
     dialect: str
+    inputs: dict[str, Any]
     status: str
     exit_code: int | None
     epoch: int
@@ -126,6 +133,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     outputs: dict[str, Any]
     maps: dict[str, MapMetrics]
     dead_letters: int
+    labels: dict[str, str]
 
 
 class RunSummary(Struct, frozen=True):
@@ -136,7 +144,10 @@ class RunSummary(Struct, frozen=True):
     status: str
     started_at: str | None
     ended_at: str | None
+    duration_seconds: float
     steps: StepCounts
+    labels: dict[str, str]
+    first_failure: FirstFailure | None
 
 
 class RunList(Document, frozen=True, kw_only=True):
@@ -182,6 +193,7 @@ def run_document(
         run=row.id,
         workflow=row.workflow,
         dialect=row.dialect,
+        inputs=public_inputs(state.inputs),
         status=status,
         exit_code=None if status == "running" else EXIT_CODES[status],
         epoch=state.epoch,
@@ -196,6 +208,7 @@ def run_document(
         outputs=dict(scope.values) if scope is not None else {},
         maps=map_metrics_of(state, letters),
         dead_letters=sum(fan.count for fan in letters),
+        labels=row.labels,
     )
 
 
@@ -238,7 +251,22 @@ def _job(state: State, job: Job, now: float) -> RunJob:
         job.exit_code,
         round(seconds, 3),
         None if cause is None else Cause(cause.step, cause.job, cause.status),
+        _place_for(state, job),
     )
+
+
+def _place_for(state: State, job: Job) -> str | None:
+    """The labels and resources of the place that an attempt waits for, in words."""
+    step = state.step_of(job)
+    resources = resources_for(state, job) if job.status is Status.pending else None
+    if job.status is not Status.pending or not (step.runs_on or resources):
+        return None
+    wanted = list(step.runs_on)
+    if resources is not None:
+        wanted += [f"{resources.cpus:g} CPUs"] if resources.cpus > 0 else []
+        wanted += [f"{size(resources.memory_bytes)} of memory"] if resources.memory_bytes else []
+        wanted += [f"{resources.gpus} GPUs"] if resources.gpus else []
+    return f"a worker with {', '.join(wanted)}" if wanted else None
 
 
 def _gone_job(row: JobRow, now: float) -> RunJob:
@@ -256,13 +284,25 @@ def _gone_job(row: JobRow, now: float) -> RunJob:
         row.exit_code,
         round(seconds, 3),
         msgspec.convert(row.cause, Cause | None),
+        None,
     )
 
 
-def run_summary(row: RunRow, status: str, steps: dict[str, int]) -> RunSummary:
-    """One line of the list of runs."""
-    times = (optional_timestamp(row.started_at), optional_timestamp(row.ended_at))
-    return RunSummary(row.id, row.workflow, status, *times, msgspec.convert(steps, StepCounts))
+def run_summary(row: RunRow, status: str, steps: dict[str, Any], now: float) -> RunSummary:
+    """One line of the list of runs; `steps` has the counts of its steps and its first failure."""
+    started = row.started_at or row.created_at
+    ended = row.ended_at if status in RUN_ENDED else None
+    return RunSummary(
+        row.id,
+        row.workflow,
+        status,
+        optional_timestamp(row.started_at),
+        optional_timestamp(row.ended_at),
+        round(max(0.0, (now if ended is None else ended) - started), 3),
+        msgspec.convert(steps, StepCounts),
+        row.labels,
+        msgspec.convert(steps.get("first_failure"), FirstFailure | None),
+    )
 
 
 def event_of(run: int, note: Note) -> Event:

@@ -19,6 +19,7 @@ _OTHER_NAMES = {
     "playbook_started": "execution_started playbook.initialized playbook_initialized",
     "workflow_initialized": "workflow.initialized",
     "step_started": "step.enter",
+    "step.exit": "step_exit",
     "step_failed": "step.failed",
     "step_skipped": "step.skipped",
     "step_canceled": "step_cancelled",

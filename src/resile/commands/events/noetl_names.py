@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import structs
 
 from resile.commands.documents.runs import Event
+from resile.model.nested import path_part
 from resile.model.workflow import Child, FanOut, Step, Workflow
 
 ROOT = "root"
@@ -117,7 +118,7 @@ def _place_of(event: Event, places: dict[str, _Place]) -> _Place | None:
 
 
 def _path(scope: str, step: str) -> str:
-    return step if scope == ROOT else f"{scope}/{step}"
+    return path_part(step) if scope == ROOT else f"{scope}/{path_part(step)}"
 
 
 def _remember(event: Event, place: _Place) -> None:

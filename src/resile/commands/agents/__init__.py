@@ -1,0 +1,1 @@
+"""What agents do: they judge the parked failures of runs, with what was decided before."""

@@ -1,0 +1,1 @@
+"""Commands about files that need no database: a first workflow, the schema."""

@@ -1,0 +1,1 @@
+"""The commands on a server: the same methods as those on a database, over HTTP."""

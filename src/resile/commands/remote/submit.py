@@ -1,0 +1,129 @@
+"""Sends a workflow to a server: the file, and the files that it takes in.
+
+The file is compiled here first, so that its errors and its inputs are those of a run on this machine; the server
+compiles it again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from resile.commands.load import STDIN, STDIN_NAME, Loaded, load, load_text, read_stdin
+from resile.commands.start.call import Given, RunCall
+from resile.dialects.reading.beside import noting_files
+from resile.errors import ResileError
+from resile.model.limits import INPUT_BYTES_MAX
+from resile.model.nested import steps_within, workflows_within
+from resile.model.workflow import FanOut, Workflow
+
+
+def body_of(call: RunCall, priority: int, key: str) -> tuple[dict[str, Any], Loaded]:
+    """The body of the request that starts a run, and the workflow as it was compiled here."""
+    _refuse_local(call)
+    loaded, text, files = _read(call)
+    limits, choice, options = call.limits, call.choice, call.compile_options
+    body = {
+        "text": text,
+        "file": _name_of(call.path),
+        "files": files,
+        "dialect": options.dialect,
+        "profile": options.profile,
+        "inputs": given_values(loaded.workflow, call.inputs),
+        "labels": call.labels,
+        "priority": priority,
+        "key": key,
+        "first": choice.first,
+        "only": choice.only,
+        "skip": choice.skip,
+        "max_loops": call.loops_max,
+        "retry_max": call.retry_max,
+        "failure_routing": call.failure_routing,
+        "force": call.force,
+        "max_parallel": limits.max_parallel or (None if loaded.workflow.max_parallel else limits.parallel_default),
+        "cpus": limits.cpus,
+        "memory_bytes": limits.memory_bytes,
+        "gpus": limits.gpus,
+    }
+    return body, loaded
+
+
+def _refuse_local(call: RunCall) -> None:
+    """Refuse what a server can't do."""
+    for given, what, hint in (
+        (call.output, "--output", "the server's own --output says where the output of steps is"),
+        (call.base, "--base", "`resile run` without --server compares with the checkout here"),
+    ):
+        if given:
+            raise ResileError("not-on-server", f"{what} is for runs on this machine", hint=hint)
+    if call.workflow is not None or call.path.endswith(".py"):
+        message = "a workflow in Python is not sent to a server: its code would run there"
+        raise ResileError("not-on-server", message, hint="`resile run` without --server runs it")
+
+
+def _read(call: RunCall) -> tuple[Loaded, str, dict[str, str]]:
+    """The workflow, the text of its file, and the other files that it takes in by their paths below its folder."""
+    with noting_files() as noted:
+        if call.path == STDIN:
+            data = read_stdin()
+            loaded, folder = load_text(data, call.compile_options), os.getcwd()
+        else:
+            loaded = load(call.path, None, call.compile_options)
+            folder = os.path.dirname(os.path.abspath(call.path))
+            data = noted.pop(os.path.abspath(call.path))
+    noted |= {path: _content(path) for path in _item_files(loaded.workflow, folder)}
+    files = {}
+    for path, content in noted.items():
+        name = os.path.relpath(path, folder)
+        if name.startswith(".."):
+            message = f"{path} is not below the folder of the workflow, so it is not sent to the server"
+            raise ResileError("not-on-server", message, where=path, hint="put it beside the file")
+        files[name] = _text(content, path)
+    return loaded, _text(data, call.path), files
+
+
+def _item_files(workflow: Workflow, folder: str) -> Iterator[str]:
+    """The files beside the workflow that have the items of its maps."""
+    for flow in workflows_within(workflow):
+        for step in steps_within(flow.steps):
+            name = step.action.source.path if isinstance(step.action, FanOut) else ""
+            path = os.path.join(flow.folder or folder, name)
+            if name and "${" not in name and os.path.isfile(path):
+                yield os.path.abspath(path)
+
+
+def _content(path: str) -> bytes:
+    """What a file has, if that is not too much."""
+    with open(path, "rb") as file:
+        data = file.read(INPUT_BYTES_MAX + 1)
+    if len(data) > INPUT_BYTES_MAX:
+        raise ResileError("not-on-server", f"{path} has more than {INPUT_BYTES_MAX} bytes", where=path)
+    return data
+
+
+def _text(data: bytes, path: str) -> str:
+    """The text of a file."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ResileError("not-on-server", f"{path} is not UTF-8, so it can't be sent", where=path) from error
+
+
+def _name_of(path: str) -> str:
+    """The name by which messages of the server call the file: as the caller does, if it is below this folder."""
+    if path == STDIN:
+        return STDIN_NAME
+    parts = path.split("/")
+    return path if all(part not in ("", ".", "..") for part in parts) else os.path.basename(path)
+
+
+def given_values(workflow: Workflow, given: Given) -> dict[str, Any]:
+    """The values of the inputs that a caller gives; the server knows the defaults."""
+    if not (workflow.inputs or given):
+        return {}
+    from resile.commands.start.inputs import read_inputs
+
+    found = read_inputs(workflow, given)
+    declared = workflow.inputs
+    return {name: value for name, value in found.items() if declared[name].required or value != declared[name].default}

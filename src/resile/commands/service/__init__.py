@@ -1,0 +1,1 @@
+"""What servers and their callers need: runs that are handed over and followed, jobs one by one, tokens."""

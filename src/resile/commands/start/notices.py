@@ -1,0 +1,51 @@
+"""What `run`, `resume` and `rerun` say about a workflow file: the warnings of `check`, and that it has changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from resile.commands.load import STDIN_NAME, CompileOptions, load, read_source, shown_secrets
+from resile.errors import ResileError
+from resile.model.codec import sha256_hex
+
+if TYPE_CHECKING:
+    from resile.core.state import State
+    from resile.errors import Diagnostic
+    from resile.store.contract import RunRow, Store
+
+WARNINGS_MAX = 20
+
+
+def warning_lines(warnings: Iterable[Diagnostic], file: str) -> list[str]:
+    """One line for each warning; a file with very many shows the first ones."""
+    found = list(warnings)
+    lines = [
+        f"{finding.where}: {finding.message}" + (f"; {finding.hint}" if finding.hint else "")
+        for finding in found[:WARNINGS_MAX]
+    ]
+    if len(found) > WARNINGS_MAX:
+        lines.append(f"{len(found) - WARNINGS_MAX} more warnings; `resile check {file}` shows them")
+    return lines
+
+
+def notices_of(store: Store, row: RunRow, state: State) -> list[str]:
+    """What a caller who takes up an existing run should know: its file has changed, or has warnings."""
+    workflow = state.workflow
+    path = os.path.normpath(os.path.join(row.directory, workflow.file))
+    file = workflow.file if row.directory == os.getcwd() else path
+    data = read_source(path) if state.source and workflow.file != STDIN_NAME else None
+    if data is None:
+        return warning_lines(shown_secrets(workflow), file)
+    if sha256_hex(data) != state.source:
+        changed = f"{file} has changed since run {row.id} started, and this run goes on with the file as it was"
+        return [f"{changed}; to use the new one: resile run {file}", *warning_lines(shown_secrets(workflow), file)]
+    if workflow.dialect == "python":
+        # To compile it would run the program.
+        return warning_lines(shown_secrets(workflow), file)
+    try:
+        return warning_lines(load(file, store, CompileOptions(workflow.dialect)).warnings, file)
+    except ResileError:
+        # Another file that this one names has changed; the run has its own copy of all of them.
+        return warning_lines(shown_secrets(workflow), file)
