@@ -22,7 +22,8 @@ class Terminal:
 
     def __init__(self, program: Program, *words: str, columns: int = 80, lines: int = 24) -> None:
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self._height = lines
+        self.resize(columns)
         self.process = subprocess.Popen(
             [*program.argv, *words],
             cwd=program.folder,
@@ -55,13 +56,21 @@ class Terminal:
         """What was written, without the movements of the cursor."""
         return ESCAPES.sub("", self.raw).replace("\r\n", "\n").replace("\r", "\n")
 
+    def resize(self, columns: int) -> None:
+        """Give the terminal another width, as a person does with a mouse."""
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", self._height, columns, 0, 0))
+
+    def read_more(self) -> None:
+        """Read what comes next."""
+        assert self._read(time.monotonic() + DEADLINE_SECONDS), f"the program has ended: {self.text}"
+
     def press_ctrl_c(self) -> None:
         """As a person does: the terminal then signals its whole foreground group."""
         os.write(self._ours, b"\x03")
 
-    def until(self, needle: str) -> None:
+    def until(self, needle: str, seconds: float = DEADLINE_SECONDS) -> None:
         """Read until this was shown."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + seconds
         while needle not in self.text:
             assert self._read(deadline), f"{needle!r} was not shown: {self.text}"
 

@@ -66,7 +66,7 @@ def test_old_names_are_understood(old: str) -> None:
 def test_candidates_have_their_meaning() -> None:
     """The answer has a word for the shell, then a candidate on each line with its meaning behind a tab."""
     assert answer(["rere"]) == "words\n"
-    assert answer(["rer"]) == "words\nrerun\trun it again: all of it, or what did not complete\n"
+    assert answer(["rer"]) == "words\nrerun\trun all steps of a run again, or those that did not complete\n"
     assert answer(["run", ""]) == "files\n"
     assert answer(["run", "x", "--output", ""]) == "folders\n"
     assert answer(["run", "x", "--color=never", "y"]) == "words\n"
@@ -117,10 +117,10 @@ def complete(program: Program, line: str, shell: str = "bash") -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("resile re", ["resume", "rerun", "reset", "rehearse"]),
+        ("resile re", ["resume", "rerun", "reset", "rehearse", "recover"]),
         ("resile --db x.db ch", ["check"]),
         ("resile events ", ["list", "follow"]),
-        ("resile events list 1 --t", ["--type"]),
+        ("resile events list 1 --t", ["--type", "--token-file"]),
         ("resile dlq s", ["show", "stats"]),
         ("resile dlq retry 1 --f", ["--filter", "--force"]),
         ("resile dlq export 1 f", ["flow.yaml"]),
@@ -149,7 +149,7 @@ def test_shells_agree(program: Program, shell: str) -> None:
     """Each shell offers commands, options, choices, files and folders alike."""
     program.write("resile: 1\n")
     (program.folder / "deep").mkdir()
-    assert sorted(complete(program, "resile re", shell)) == ["rehearse", "rerun", "reset", "resume"]
+    assert sorted(complete(program, "resile re", shell)) == ["recover", "rehearse", "rerun", "reset", "resume"]
     assert complete(program, "resile dlq st", shell) == ["stats"]
     assert complete(program, "resile run --no-f", shell) == ["--no-failure-routing"]
     assert complete(program, "resile completion z", shell) == ["zsh"]

@@ -21,6 +21,7 @@ from resile.model.workflow import FanOut, Noop, Shell, Step, Workflow
 from resile.store.contract import Batch
 from resile.store.open import open_store
 from tests.cli.program import DEADLINE_SECONDS, Program
+from tests.cli.terminal import Terminal
 
 HOUR = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 EXIT = ItemFailure(1, HOUR + 1, "check", "exit", "exit code 3: no such page", 3, "no such page\n", "aaaa", 0.25, 9, 2)
@@ -150,7 +151,10 @@ def test_the_list_by_map_and_to_a_limit(program: Program) -> None:
 def test_the_list_for_people(program: Program) -> None:
     """A table within 80 columns that says how many there are, what happened, and what to do about it."""
     keep(program, *(letter(index, EXIT) for index in range(60)), letter(60, LOST), letter(61, reason="not_started"))
-    lines = program.call("dlq", "list", "1", code=0, TZ="UTC").stdout.splitlines()
+    program.env["TZ"] = "UTC"
+    with Terminal(program, "dlq", "list", "1") as terminal:
+        assert terminal.end() == 0
+    lines = terminal.text.splitlines()
     assert lines[0] == "run 1: 62 dead letters"
     assert lines[2].split() == ["ITEM", "REASON", "FAILED", "LAST", "WHAT", "HAPPENED"]
     assert lines[3] == "pages[0]   failed  1       2026-01-01 00:00:01  check: exit code 3: no such page"
@@ -160,7 +164,7 @@ def test_the_list_for_people(program: Program) -> None:
         "`resile dlq show 1 ITEM` shows one, `resile dlq retry 1` runs them again",
     ]
     assert max(map(len, lines)) <= 80
-    lines = program.call("dlq", "list", "1", "--limit", "99", code=0, COLUMNS="100", TZ="UTC").stdout.splitlines()
+    lines = program.call("dlq", "list", "1", "--limit", "99", code=0).stdout.splitlines()
     assert lines[63].split() == [
         *("pages[60]", "failed,", "for", "review", "1", "2026-01-01", "02:00:00"),
         *("fetch:", "the", "worker", "is", "gone"),

@@ -1,4 +1,4 @@
-"""Every document that a command prints is the Struct that docs/json.md has for it, with its version."""
+"""Every document that a command prints is the Struct that docs/reference/json.md has for it, with its version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ steps:
 # The commands of the page as they are called after a run of the flow; each changes nothing that a later one needs.
 CALLS = {
     "run, resume, rerun, status RUN, judge --resume": ("status", "1"),
-    "status": ("status",),
+    "run --dry-run": ("run", "flow.yaml", "--dry-run"),
+    "ls, status": ("ls",),
     "explain": ("explain", "1"),
     "parked": ("parked", "1"),
     "logs": ("logs", "1"),
@@ -43,6 +44,14 @@ CALLS = {
     "rehearse": ("rehearse", "flow.yaml", "solve", "--fail", "exit:3"),
     "check": ("check", "flow.yaml"),
     "migrate": ("migrate", "flow.yaml"),
+    "init": ("init", "first.yaml"),
+    "prune": ("prune", "--keep-last", "9"),
+    "submit": ("submit", "flow.yaml"),
+    "token create": ("token", "create", "ci", "--role", "viewer"),
+    "token ls": ("token", "ls"),
+    "token revoke": ("token", "revoke", "ci"),
+    "config": ("config",),
+    "graph": ("graph", "1"),
     "db check": ("db", "check"),
     "version": ("version",),
     "any command that ends with an error": ("status", "99"),

@@ -27,6 +27,7 @@ steps:
   report: {shell: 'echo report ${steps.solve.output} >> effects', needs: [solve]}
   end: {shell: 'echo end ${execution.status} >> effects'}
 """
+TAILS = ["    stdout", "    | some output", "    stderr", "    | no luck"]
 TWO = """\
 resile: 1
 name: two
@@ -71,13 +72,14 @@ def test_a_parked_run_for_people(program: Program) -> None:
     """The summary shows the routes, what is parked, and the two commands that help, within 80 columns."""
     lines = program.call("run", program.write(PARKS), code=4).stdout.splitlines()
     assert re.fullmatch(r"run 1 parks parked after 0\.\d s", lines[0])
-    assert lines[1] == "2 steps: 1 parked"
+    assert lines[1] == "2 steps: 1 parked, 1 waiting"
     assert re.fullmatch(r"  \S+  retry  solve  attempt 1  flow\.yaml:6:\d+ .*", lines[4])
     assert re.fullmatch(r"  \S+  park   solve  attempt 2  flow\.yaml:7:\d+ .*", lines[5])
     assert lines[7:] == [
         "Parked",
         "  solve: exit code 1, 2 attempts",
         "    exit code 1: no luck",
+        *TAILS,
         "",
         "Next",
         "  resile parked 1                      # what waits for judgement (exit code 4)",
@@ -119,7 +121,7 @@ def test_failures_for_people(program: Program) -> None:
     assert lines[4].startswith("  parked by flow.yaml:6:")
     assert lines[5:16] == ["  stdout, last 10 lines", *(f"  | {number}" for number in range(3, 13))]
     assert lines[16:18] == ["  stderr", "  | \\x1b[2Jx"]
-    assert re.fullmatch(r"  attempt 1  exit code 1: .*  \d\d:\d\d:\d\d  \d\.\d s  \d+.* [kM]B", lines[18])
+    assert re.fullmatch(r"  attempt 1  exit code 1: .*  \d\d:\d\d:\d\d  \d\.\d s  \d+.* [KM]iB", lines[18])
     assert lines[20:] == [
         "  resile judge 1 talk retry                   # run it again",
         "  resile judge 1 talk retry-with --memory 8g  # with more memory, or --runtime",
@@ -412,7 +414,7 @@ def test_an_ambiguous_name(program: Program) -> None:
         f"'fix' is the name of several parked jobs: {ids[0]}, {ids[1]}",
     )
     shown = program.call("parked", "1", code=0).stdout
-    assert f"fix in a.on_failure, job {ids[0]}: exit after 1 attempt\n" in shown
+    assert f"a.on_failure/fix, job {ids[0]}: exit after 1 attempt\n" in shown
     assert f"  resile judge 1 {ids[0]} retry " in shown
     assert program.json("judge", "1", str(ids[0]), "skip")["step"] == "fix"
     assert program.json("judge", "1", "b.on_failure/fix", "skip", "--resume")["steps"]["recovered"] == 2

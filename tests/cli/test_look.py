@@ -72,11 +72,12 @@ def test_logs_of_an_attempt_that_is_not_there(program: Program) -> None:
 
 
 def test_logs_exported(program: Program) -> None:
-    """`logs --export` writes a file for each stream with output, under the names people look for."""
+    """`logs --export` writes a file for each stream with output, named by step and, as people know it, by numbers."""
     program.call("run", program.write(TALK), code=0)
     assert program.json("logs", "1", "--export", "here") == {"version": 1, "run": 1, "folder": "here", "files": 4}
     names = sorted(path.name for path in (program.folder / "here").rglob("*") if path.is_file())
-    assert names == [f"job_wf1_j1_r1_a{attempt}.{ending}" for attempt in (1, 2) for ending in "eo"]
+    kinds = [f"a{attempt}.{ending}" for attempt in (1, 2) for ending in "eo"]
+    assert names == [f"chat_{kind}" for kind in kinds] + [f"job_wf1_j1_r1_{kind}" for kind in kinds]
 
 
 def test_logs_followed_while_a_step_runs(program: Program) -> None:
@@ -227,7 +228,9 @@ def test_the_list_of_runs(program: Program) -> None:
     program.call("run", program.write(TALK), code=0)
     program.call("run", program.write("resile: 1\nname: no\nsteps:\n  a: {shell: exit 1}\n", "no.yaml"), code=1)
     runs = program.json("status")["runs"]
-    assert [list(run) for run in runs] == [["run", "workflow", "status", "started_at", "ended_at", "steps"]] * 2
+    assert [list(run) for run in runs] == [
+        ["run", "workflow", "status", "started_at", "ended_at", "duration_seconds", "steps", "labels", "first_failure"]
+    ] * 2
     assert [(run["run"], run["workflow"], run["status"]) for run in runs] == [
         (2, "no", "failed"),
         (1, "talk", "completed"),

@@ -7,11 +7,13 @@ import re
 import pytest
 
 from resile.cli.display.lines import Lines
-from resile.cli.display.maps import Pace, Progress, in_item
+from resile.cli.display.maps import Pace, Progress
 from resile.cli.display.watch import Tally
 from resile.core.fanout.progress import Fan
+from resile.model.nested import in_item
 from tests.cli.program import Program
-from tests.core.fanout.test_fanout import Items, fan, flow
+from tests.core.items import Items, fan
+from tests.core.world import flow
 
 # Of 300 items every fiftieth fails.
 LARGE = """\
@@ -21,6 +23,7 @@ steps:
   process:
     map:
       input: seq 1 300
+      error_policy: {continue_on_failure: true}
       max_parallel: 2
       steps:
       - id: work
@@ -35,7 +38,7 @@ steps:
     map:
       input: [a, b, c, d]
       max_parallel: 1
-      error_policy: {error_collection: KIND}
+      error_policy: {continue_on_failure: true, error_collection: KIND}
       steps:
       - {id: work, shell: 'echo "${item} is bad" >&2; test ${item} = a'}
 """
@@ -46,6 +49,7 @@ steps:
   process:
     map:
       input: seq 1 60
+      error_policy: {continue_on_failure: true}
       max_parallel: 1
       steps:
       - {id: work, shell: exit 3}
@@ -135,6 +139,9 @@ def test_a_long_report_is_cut(program: Program) -> None:
     assert lines.count("process: more dead letters are only counted") == 1
 
 
+STEPS_OF_LARGE = [["process", "completed"], ["report", "completed"]]
+
+
 def test_the_summary_of_a_map(program: Program) -> None:
     """The counts, what failures had in common with what to do, and the commands for the dead letters."""
     done = program.call("run", program.write(LARGE), code=0)
@@ -152,20 +159,42 @@ def test_the_summary_of_a_map(program: Program) -> None:
         "  resile dlq retry 1  # run them again",
     ]
     status = program.call("status", "1", code=0).stdout.splitlines()
-    assert status[: len(lines)] == lines
+    assert status[:2] == lines[:2]
+    assert [line.split()[:2] for line in status[3:6]] == [["STEP", "STATUS"], *STEPS_OF_LARGE]
+    assert status[7:10] == lines[2:5]
+    assert status[10].split()[:2] == ["STEP", "STATUS"]
+    assert [line.split()[1:2] for line in status[11:17]] == [["failed"]] * 6
+    assert status[17] == "and 294 more steps inside items: 294 completed; --json lists all"
+    assert status[18:] == lines[5:]
 
 
 def test_no_more_than_ten_failed_items_are_listed(program: Program) -> None:
-    """Of sixty failed items the routes, the failures and the table show ten each, and count the others."""
-    program.call("run", program.write(FAILING), code=0)
+    """Of sixty failed items the answers, the failures and the table show ten each, and count the others."""
+    program.call("run", program.write(FAILING.replace("exit 3", "exit 3, retry: 1")), code=0)
     lines = program.call("status", "1", code=0).stdout.splitlines()
-    routes, failed, table = lines.index("Routes"), lines.index("Failed"), lines.index("Next")
-    assert lines[failed - 2] == "  and 50 more inside items; --json lists all"
+    routes, failed, table = lines.index("What was done"), lines.index("Failed"), lines.index("Next")
+    assert lines[failed - 2] == "  and 110 more; `resile explain 1` tells of them"
     assert failed - 2 - routes - 1 == 10
-    assert lines[table - 2] == "  and 50 more"
+    assert lines[table - 2] == "  and 50 more; `resile explain 1` tells of them"
     assert (table - 2 - failed - 1) // 2 == 10
     assert sum(line.startswith("process[") for line in lines) == 10
-    assert lines[-1] == "and 52 more jobs; --json lists all"
+    assert lines[routes - 2] == "and 50 more steps inside items: 50 failed; --json lists all"
+
+
+def test_items_that_the_document_leaves_out_are_not_promised(program: Program) -> None:
+    """The document of a very large map has only the items that need a look, so `status` names it for none of them."""
+    program.write("resile: 1\nsteps: {m: {map: {input: seq 1 1001, steps: [{id: w, noop: true}]}}}\n")
+    document = program.json("run", "flow.yaml")
+    assert (len(document["jobs"]), document["jobs_omitted"]) == (2, 1001)
+    lines = program.call("status", "1", code=0).stdout.splitlines()
+    assert lines[-1] == "no step inside items needs a look (1001 completed)"
+
+
+def test_failures_that_no_rule_answered_are_only_among_the_failed(program: Program) -> None:
+    """Nothing was done about these items, so no heading says so."""
+    lines = program.call("run", program.write(FAILING), code=0).stdout.splitlines()
+    assert "What was done" not in lines
+    assert lines[lines.index("Next") - 2] == "  and 50 more; `resile explain 1` tells of them"
 
 
 def test_a_step_of_the_workflow_comes_before_items(program: Program) -> None:
@@ -180,11 +209,13 @@ def test_metrics_show_the_maps(program: Program) -> None:
     """`metrics` has the counts, the rate, the kinds of failures and what they suggest."""
     program.call("run", program.write(LARGE), code=0)
     lines = program.call("metrics", "1", code=0).stdout.splitlines()
-    assert lines[3:7] == [
+    assert lines[3:] == [
         "process: 294 of 300 items succeeded, 6 failed, 0 skipped, 0 held; 6 dead letters",
-        "  failure rate 2.0%: 6 exit code 7",
-        lines[5],
+        "  failure rate 2.0%: 6 network",
+        "  6 x exit code 7: connection refused by 50",
         "    network: Check network connectivity and retry settings",
+        "",
+        "no rule has fired",
     ]
     document = program.json("metrics", "1")["maps"]["process"]
     assert (document["total_items"], document["successful"], document["failed"]) == (300, 294, 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.cli.program import Program
+from tests.cli.terminal import Terminal
 
 FLOW = """\
 resile: 1
@@ -18,7 +19,8 @@ steps:
     shell: exit 5
     max_attempts: 3
     on_failure: touch tried
-  unmendable: {shell: exit 6, on_failure: exit 7}
+    fail_workflow: false
+  unmendable: {shell: exit 6, on_failure: exit 7, fail_workflow: false}
   slow: {shell: sleep 30, timeout: 50ms, on_failure: true}
 """
 
@@ -51,14 +53,22 @@ def test_rules_and_attempts(program: Program) -> None:
 
 
 def test_metrics_for_people(program: Program) -> None:
-    """One line for attempts, one for kinds of failure, and a table of the rules within 80 columns."""
+    """One line for attempts, one for kinds of failure, and a table of the rules: whole in a pipe, else 80 columns."""
     program.call("run", program.write(FLOW), "--max-parallel", "1", code=0)
     lines = program.call("metrics", "1", code=0).stdout.splitlines()
     assert re.fullmatch(r"run 1 rules: \d+ attempts, \d+ succeeded, 8 failed", lines[0])
     assert lines[1] == "failures: 7 exit, 1 timeout"
     assert lines[3].split() == ["STEP", "RULE", "FIRED", "REPAIRS", "FAILED", "TIME", "RECOVERED"]
     assert len(lines) == 11
-    assert max(map(len, lines)) <= 80
+    assert [line.split()[:5] for line in lines if "max_attempts" in line] == [
+        ["hopeless", "flow.yaml:10:5", "on_failure:", "max_attempts", "3"]
+    ]
+    with Terminal(program, "metrics", "1") as terminal:
+        assert terminal.end() == 0
+        shown = terminal.text.splitlines()
+    assert shown[3].split() == lines[3].split()
+    assert len(shown) == 11
+    assert max(map(len, shown)) <= 80
 
 
 def test_a_run_in_which_nothing_failed(program: Program) -> None:

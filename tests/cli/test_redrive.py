@@ -16,6 +16,7 @@ from resile.store.contract import Batch
 from resile.store.open import open_store
 from tests.cli.program import Program
 
+LENIENT = "error_policy: {continue_on_failure: true}"
 FLOW = """\
 resile: 1
 name: fan
@@ -24,6 +25,7 @@ steps:
     map:
       input: [{n: 0, kind: a}, {n: 1, kind: b}, {n: 2, kind: a}, {n: 3, kind: b}]
       max_parallel: 2
+      error_policy: {continue_on_failure: true}
       steps:
         - {id: look, shell: 'echo look ${item.n} >> effects'}
         - {id: mend, shell: 'echo mend ${item.n} >> effects; echo bad ${item.kind} >&2; test -e fixed-${item.n}'}
@@ -113,10 +115,10 @@ def test_succeeded_items_leave_and_failed_ones_stay(program: Program) -> None:
     assert (counts["total_items"], counts["successful"], counts["failed"], counts["dead_letters"]) == (4, 4, 0, 0)
 
 
-def test_the_verdict_of_a_failed_run_stays(program: Program) -> None:
-    """A run that its map failed stays failed, whatever a redrive brings; items that never started run too."""
+def test_a_redrive_tries_every_letter_and_a_rerun_goes_on(program: Program) -> None:
+    """A redrive tries every letter, whatever limit ended the map; once none is left, a rerun goes on after the map."""
     program.write(
-        FLOW.replace("      max_parallel: 2\n", "      max_parallel: 1\n      error_policy: {max_failures: 1}\n")
+        FLOW.replace("max_parallel: 2", "max_parallel: 1").replace("continue_on_failure: true", "max_failures: 1")
     )
     program.call("run", "flow.yaml", code=1)
     reasons = [letter["reason"] for letter in program.json("dlq", "list", "1")["dead_letters"]]
@@ -124,12 +126,32 @@ def test_the_verdict_of_a_failed_run_stays(program: Program) -> None:
     fix(program, 0, 2)
     done = program.call("dlq", "retry", "1", code=1)
     assert done.stdout == (
-        "run 1: 1 of 4 items succeeded, 1 failed again, 2 not tried; `resile dlq list 1 --step work` shows them\n"
+        "run 1: 2 of 4 items succeeded, 2 failed again; `resile dlq list 1 --step work` shows them\n"
     )
     fix(program, 1, 3)
-    assert program.json("dlq", "retry", "1")["succeeded"] == 3
-    assert program.json("status", "1")["status"] == "failed"
+    assert program.json("dlq", "retry", "1")["succeeded"] == 2
+    document = program.json("status", "1")
+    assert document["status"] == "failed"
+    assert [job["status"] for job in document["jobs"] if job["step"] in ("work", "after")] == ["completed", "canceled"]
+    before = effects(program)
+    assert "after" not in before
+    program.call("rerun", "1", "--failed-only", code=0)
+    assert effects(program) == [*before, "after"]
+
+
+def test_a_redrive_that_leaves_no_letter_goes_on(program: Program) -> None:
+    """With --resume the steps that were canceled run, once no letter is left; the exit code is the run's."""
+    program.write(FLOW.replace("continue_on_failure: true", "max_failures: 1"))
+    program.call("run", "flow.yaml", code=1)
+    fix(program, 0, 2)
+    program.call("dlq", "retry", "1", "--resume", "--filter", "item.n === 0", code=0)
+    program.call("dlq", "retry", "1", "--resume", code=1)
     assert "after" not in effects(program)
+    fix(program, 1, 3)
+    document = program.json("dlq", "retry", "1", "--resume")
+    assert (document["status"], document["steps"]["completed"]) == ("completed", document["steps"]["total"])
+    assert effects(program)[-1] == "after"
+    assert program.json("dlq", "retry", "1", "--resume")["selected"] == 0
 
 
 @pytest.mark.parametrize(
@@ -175,7 +197,8 @@ def test_a_dry_run_for_people(program: Program) -> None:
 
 def test_a_long_dry_run_for_people(program: Program) -> None:
     """The first names are shown, and how many there are besides; as JSON a thousand are named."""
-    flow = "resile: 1\nname: many\nsteps:\n  m: {map: {input: seq 1001, steps: [{id: s, shell: 'false'}]}}\n"
+    one = "{map: {input: seq 1001, steps: [{id: s, shell: 'false'}]}}"
+    flow = f"resile: 1\nname: many\n{LENIENT}\nsteps:\n  m: {one}\n"
     failed_run(program, flow)
     lines = program.call("dlq", "retry", "1", "--dry-run", code=0).stdout.splitlines()
     assert lines == ["run 1: 1001 items would run", *(f"  m[{n}]" for n in range(20)), "  … and 981 more"]
@@ -256,7 +279,7 @@ def lose(program: Program, index: int) -> None:
 def test_several_maps(program: Program) -> None:
     """With dead letters of more than one map the call says which, and then only that one's items run."""
     one = "{map: {input: [0], steps: [{id: s, shell: 'echo %s ${item} >> effects; test -e fixed-0'}]}}"
-    program.write(f"resile: 1\nname: two\nsteps:\n  left: {one % 'left'}\n  right: {one % 'right'}\n")
+    program.write(f"resile: 1\nname: two\n{LENIENT}\nsteps:\n  left: {one % 'left'}\n  right: {one % 'right'}\n")
     failed_run(program, (program.folder / "flow.yaml").read_text())
     error = program.json("dlq", "retry", "1", code=2)["error"]
     assert (error["code"], error["hint"]) == ("several-maps", "name one with --step")
@@ -274,7 +297,7 @@ def test_several_maps(program: Program) -> None:
 def test_the_commands_for_several_maps_are_those_that_are_accepted(program: Program) -> None:
     """`run`, `status` and `dlq list` name each map; once one is left the plain call does."""
     one = "{map: {input: [0], steps: [{id: s, shell: 'test -e fixed-0'}]}}"
-    text = f"resile: 1\nname: two\nsteps:\n  left: {one}\n  the right: {one}\n"
+    text = f"resile: 1\nname: two\n{LENIENT}\nsteps:\n  left: {one}\n  the right: {one}\n"
     shown = program.call("run", program.write(text), code=0).stdout.splitlines()
     assert shown[-3:] == [
         "  resile dlq list 1                      # 2 dead letters",
@@ -283,7 +306,7 @@ def test_the_commands_for_several_maps_are_those_that_are_accepted(program: Prog
     ]
     assert shown[-3:] == [line for line in program.call("status", "1", code=0).stdout.splitlines() if " dlq " in line]
     assert program.call("dlq", "list", "1", code=0).stdout.splitlines()[-3:] == [
-        "`resile dlq show 1 ITEM` shows one; run again they are map by map:",
+        "`resile dlq show 1 ITEM` shows one; each map is run again by its own command:",
         "  resile dlq retry 1 --step left",
         "  resile dlq retry 1 --step 'the right'",
     ]
@@ -333,7 +356,8 @@ def test_an_interrupted_redrive_goes_on(program: Program) -> None:
     assert error["code"] == "redrive-unfinished"
     assert program.json("dlq", "retry", "1", "--dry-run")["items"] == ["work[1]", "work[2]"]
     gate.open(2)
-    assert program.json("dlq", "retry", "1")["succeeded"] == 3
+    document = program.json("dlq", "retry", "1")
+    assert (document["selected"], document["succeeded"]) == (3, 3), "it is the same redrive, with its own selection"
     assert (kept(program), effects(program)) == ([], ["0", "1", "2"])
     assert program.json("status", "1")["status"] == "completed"
 
@@ -349,7 +373,8 @@ def test_a_killed_redrive_goes_on(program: Program) -> None:
         redrive.end()
     assert [name for name, _ in kept(program)] == ["work[0]", "work[1]", "work[2]"]
     gate.open(3)
-    assert program.json("dlq", "retry", "1")["succeeded"] == 3
+    document = program.json("dlq", "retry", "1")
+    assert (document["selected"], document["succeeded"]) == (3, 3), "the adopted item counts too"
     assert (kept(program), effects(program)) == ([], ["0", "1", "2"])
 
 

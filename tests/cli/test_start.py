@@ -53,14 +53,20 @@ def test_what_is_hidden_while_loading_is_there_afterwards() -> None:
     code = (
         "import sys\nfrom resile.cli.main import carry_out\n"
         "carry_out(['version'])\nassert 'msgspec' in sys.modules\n"
-        "print({'typing_extensions', 'platform', 'textwrap'} & set(sys.modules))\n"
-        "import platform, textwrap, uuid, msgspec\n"
+        "print({'typing_extensions', 'platform', 'datetime', 'msgspec.inspect', 'msgspec.yaml'} & set(sys.modules))\n"
+        "import datetime, platform, uuid, msgspec\n"
         "class Told(msgspec.Struct):\n    'A\\n    b.'\n"
         "title = msgspec.json.schema(Told)['$defs']['Told']['title']\n"
-        "print(platform.node() != '', textwrap.dedent(' x'), uuid._LINUX, title)\n"
+        "day = msgspec.json.decode('\"2024-02-29\"', type=datetime.date)\n"
+        "kind = type(msgspec.inspect.type_info(int)).__name__\n"
+        "same = msgspec.inspect is sys.modules['msgspec.inspect']\n"
+        "print(platform.node() != '', uuid._LINUX, title, day, kind, same)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines()[-2:] == ["set()", "True x True Told"]
+    assert done.stdout.splitlines()[-2:] == [
+        "set()",
+        "True True Told 2024-02-29 IntType True",
+    ]
 
 
 @pytest.mark.parametrize(

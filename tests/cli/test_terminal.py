@@ -47,7 +47,7 @@ def test_a_large_run_shows_a_bar(program: Program) -> None:
     gate, up = program.gate("gate"), program.gate("up")
     with Terminal(program, "run", "flow.yaml", lines=20) as terminal:
         up.wait()
-        terminal.until("61 of 62 done, 1 failed, 1 running")
+        terminal.until("61 of 62 done (1 failed), 1 running")
         terminal.until("▶ hold")
         terminal.until("✘ bad: ")
         assert "━━━" in terminal.text
@@ -108,7 +108,7 @@ steps:
     map:
       input: seq 1 80
       max_parallel: 2
-      error_policy: {error_collection: immediate}
+      error_policy: {continue_on_failure: true, error_collection: immediate}
       steps:
       - id: work
         shell: |
@@ -125,9 +125,33 @@ def test_the_live_view_shows_maps(program: Program) -> None:
         up.wait()
         terminal.until("process: 69 of 80 items done, 1 failed")
         terminal.until("▶ process[69]/work")
-        terminal.until("0 of 2 done, 2 running, 1 waiting")
+        terminal.until("0 of 2 done, 1 running, 1 waiting")
         assert "process: 1 item failed\n  process[2]: exit code 5" in terminal.text
         gate.open(11)
         assert terminal.end() == 0
         assert "process: 79 of 80 items succeeded, 1 failed, 0 skipped, 0 held; 1 dead letter" in terminal.text
         assert max(len(line) for line in terminal.text.splitlines()) <= 80
+
+
+def test_lists_fit_a_narrow_terminal(program: Program) -> None:
+    """Lists of runs, steps, dead letters and rules leave columns out where there are 40; nothing is wider."""
+    program.write("""
+resile: 1
+name: a-workflow-with-a-long-name
+steps:
+- id: each
+  map: {input: [1, 2, 3], steps: [{id: work, shell: 'exit ${item}', retry: {max: 1, backoff: 1ms}}]}
+""")
+    program.call("run", "flow.yaml", "--label", "team=a-team-with-a-long-name", code=1)
+    for words in (
+        ("ls",),
+        ("status", "1"),
+        ("graph", "1"),
+        ("dlq", "list", "1"),
+        ("dlq", "stats", "1"),
+        ("metrics", "1"),
+    ):
+        with Terminal(program, *words, columns=40) as terminal:
+            assert terminal.end() == 0
+            wide = [line for line in terminal.text.splitlines() if len(line) > 40]
+            assert (words, wide) == (words, [])

@@ -49,7 +49,8 @@ def test_help_of_a_command(program: Program, words: tuple[str, ...]) -> None:
 def test_help_of_a_family_shows_all(program: Program, family: str) -> None:
     """`resile events --help` shows the help of both its commands, and `resile dlq --help` of all its six."""
     letters = ("list", "show", "stats", "retry", "export", "purge")
-    assert {"events": ("list", "follow"), "dlq": letters, "db": ("check",)} == FAMILIES
+    tokens = ("create", "ls", "revoke")
+    assert {"events": ("list", "follow"), "dlq": letters, "token": tokens, "db": ("check", "copy")} == FAMILIES
     texts = [command_help(find_command(f"{family} {member}")) for member in FAMILIES[family]]
     assert program.call(family, "--help", code=0).stdout == "\n".join(texts)
 
@@ -78,6 +79,15 @@ def test_the_package_can_be_run_as_a_module(program: Program) -> None:
         (("dlq",), "`resile dlq` needs one of: list, show, stats, retry, export, purge", "resile dlq list RUN"),
         (("dlq", "rerty", "1"), "there is no command 'dlq rerty'", "did you mean 'dlq retry'?"),
         (("events", "lss", "1"), "there is no command 'events lss'", "did you mean 'events list'?"),
+        (("list",), "there is no command 'list'", "`resile ls` lists the runs"),
+        (("history",), "there is no command 'history'", "`resile ls` lists the runs"),
+        (("delete", "7"), "there is no command 'delete'", "`resile prune` deletes runs that have ended"),
+        (("start", "a"), "there is no command 'start'", "`resile run FILE` starts a workflow"),
+        (("stop", "7"), "there is no command 'stop'", "`resile cancel RUN` ends a run"),
+        (("kill", "7"), "there is no command 'kill'", "`resile cancel RUN` ends a run"),
+        (("tail", "7"), "there is no command 'tail'", "`resile logs RUN -f` follows the output of a run"),
+        (("show", "7"), "there is no command 'show'", "`resile status RUN` shows a run"),
+        (("validate", "a"), "there is no command 'validate'", "`resile check FILE` checks a file"),
         (("run",), "`resile run` needs FILE", "`resile run --help` shows how it is called"),
         (("run", "a", "b"), "`resile run` does not take 'b'", "`resile run --help` shows how it is called"),
         (

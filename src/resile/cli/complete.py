@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from resile.cli.display.output import escape, scoped_name, write_text
+from resile.cli.display.output import escape, write_text
 from resile.cli.grammar import COMMON, Argument, Command, Option
 from resile.cli.parse import Call
 from resile.cli.table import ALIASES, COMMANDS, COMMANDS_BY_NAME, FAMILIES, RENAMED
+from resile.model.nested import step_name
 
 SHIMS = {
     "bash": r"""# bash completion for resile: eval "$(resile completion bash)"
@@ -177,17 +178,22 @@ def _values(line: _Line, current: str, kind: str, choices: tuple[str, ...]) -> s
 
 def _candidates_from_store(line: _Line, kind: str) -> list[Candidate]:
     """The runs of the database, or the steps of the named run; none if they can't be read."""
+    from resile.cli.settings import load_settings
     from resile.commands.client import Client
     from resile.errors import ResileError
 
-    with Client.at(line.db) as client:
+    try:
+        db = line.db or load_settings().values.get("db")
+    except ResileError:
+        return []
+    with Client.at(db) as client:
         try:
             if kind == "run":
                 return [(str(run.run), f"{escape(run.workflow)}, {run.status}") for run in client.runs().runs]
             jobs = client.status(int(line.arguments[0])).jobs
         except (ResileError, ValueError, OSError):
             return []
-    return [(name, "") for name in dict.fromkeys(scoped_name(job.scope, job.step) for job in jobs)]
+    return [(name, "") for name in dict.fromkeys(step_name(job.scope, job.step) for job in jobs)]
 
 
 def _list_candidates(current: str, candidates: Iterable[Candidate]) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 WHOLE_MAX = 10**18 - 1
 # The arguments that must be one of a few words.
 CHOICES = {"VERDICT": ("retry", "retry-with", "skip", "fail"), "SHELL": ("bash", "zsh", "fish")}
+KINDS = {"RUN": "run", "FILE": "file", "STEP": "step", "JOB": "step", "FILE|RUN": "file"}
 
 
 class Option:
     """One option: its spellings and the name of its value ("" for a switch) in one text, and what a value must be.
 
-    `kind` is text, count (a whole number from 1), whole (from 0), number (above 0), event, file or folder. A whole
-    number is at most `most`. `old` is its spelling in the previous version, which is accepted with a note.
+    `kind` is text, count (a whole number from 1), whole (from 0), integer, number (above 0), event, file or folder. A
+    whole number is at most `most`. A value whose name ends in dots takes several words. `old` is its spelling in the
+    previous version, which is accepted with a note.
     """
 
     __slots__ = ("choices", "help", "kind", "many", "most", "names", "old", "value")
@@ -41,6 +43,11 @@ class Option:
         self.old = old
 
     @property
+    def takes_words(self) -> bool:
+        """May several words follow the option?"""
+        return self.value.endswith("...")
+
+    @property
     def key(self) -> str:
         """The key of the option in a Call: the long spelling without its dashes."""
         return self.names[-1].lstrip("-")
@@ -58,7 +65,7 @@ class Argument:
         self.name = usage.strip("[.]")
         self.is_optional = usage.startswith("[")
         self.takes_many = usage.endswith("...")
-        self.kind = {"RUN": "run", "FILE": "file", "STEP": "step", "JOB": "step"}.get(self.name, "text")
+        self.kind = KINDS.get(self.name, "text")
         self.choices = CHOICES.get(self.name, ())
 
 
@@ -101,7 +108,11 @@ class Command:
 
 JSON = Option("--json", "print one JSON document on stdout and nothing else there")
 COLOR = Option("--color WHEN", "color the output; auto obeys NO_COLOR", choices=("auto", "always", "never"))
-DB = Option("--db DB", "the database: a path or sqlite:///PATH (else $RESILE_DB, else the user's own)", kind="file")
+_DB = "the database: a path, sqlite:///PATH or postgresql://HOST/NAME (else $RESILE_DB, else the user's own)"
+DB = Option("--db DB", _DB, kind="file")
+_SERVER = "a server instead of a database, such as http://127.0.0.1:8700 (else $RESILE_SERVER)"
+SERVER = Option("--server URL", _SERVER)
+TOKEN_FILE = Option("--token-file FILE", "a file with the token for the server alone (else $RESILE_TOKEN)", kind="file")
 HELP = Option("-h --help", "show this help")
 # Every command takes these options, before or after its name.
-COMMON = (DB, JSON, COLOR, HELP)
+COMMON = (DB, SERVER, TOKEN_FILE, JSON, COLOR, HELP)

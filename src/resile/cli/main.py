@@ -12,6 +12,7 @@ import os
 import sys
 
 from resile.cli.parse import find_command, parse, split
+from resile.cli.settings import load_settings
 from resile.cli.startup import load_command
 from resile.cli.table import FAMILIES, RENAMED
 
@@ -108,6 +109,11 @@ def _dispatch(words: list[str]) -> int:
         return _show_help(name)
     if name in RENAMED:
         call.renamed[name] = command.name
+    call.settings = load_settings()
+    if call.server:
+        from resile.cli.remote import refuse_local
+
+        refuse_local(call)
     function = load_command(call)
     if call.renamed:
         from resile.cli.display.output import say

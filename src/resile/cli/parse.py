@@ -8,8 +8,12 @@ knows `--name value`, `--name=value`, `-x`, and `--` before words that only look
 
 from __future__ import annotations
 
+import os
+
 from resile.cli.grammar import COMMON, WHOLE_MAX, Argument, Command, Option
+from resile.cli.settings import Settings
 from resile.cli.table import ALIASES, COMMANDS_BY_NAME, FAMILIES, RENAMED
+from resile.cli.table_daily import ELSEWHERE
 
 WHOLE_SHOWN_MAX = 40
 # There are many options, so a short word always resembles one of them a little.
@@ -29,15 +33,16 @@ class Call:
     """One command with its options and arguments; options that were not given are None, or empty.
 
     `launcher` was prestarted for a command that drives a run. `renamed` maps each spelling of the previous version that
-    was used to the new one.
+    was used to the new one. `settings` are the values of the configuration.
     """
 
-    __slots__ = ("_client", "_values", "command", "launcher", "renamed")
+    __slots__ = ("_client", "_values", "command", "launcher", "renamed", "settings")
 
     def __init__(self, command: Command, values: dict[str, list[str]]) -> None:
         self.command = command
         self.launcher: Prestarted | None = None
         self.renamed: dict[str, str] = {}
+        self.settings = Settings()
         self._client: Client | None = None
         self._values = values
 
@@ -59,6 +64,10 @@ class Call:
         given = self.text(key)
         return None if given is None else int(given)
 
+    def integer(self, key: str) -> int:
+        """The value of an option of kind integer; 0 if it was not given."""
+        return int(self.text(key) or 0)
+
     def number(self, key: str) -> float | None:
         """The value of an option of kind number."""
         given = self.text(key)
@@ -67,6 +76,39 @@ class Call:
     def word(self, key: str) -> str:
         """The value of an option or an argument; empty if it was not given."""
         return self.text(key) or ""
+
+    def pairs(self, key: str) -> dict[str, str]:
+        """The values of an option that is NAME=VALUE and can be given again."""
+        found: dict[str, str] = {}
+        for text in self.texts(key):
+            name, equals, value = text.partition("=")
+            if not name or not equals or not text.isprintable():
+                raise refusal(f"--{key} {text!r} is not NAME=VALUE", f"such as --{key} team=data")
+            if found.setdefault(name, value) != value:
+                raise refusal(f"--{key} {name}= is given twice, as {found[name]!r} and as {value!r}")
+        return found
+
+    def moment(self, key: str) -> float | None:
+        """The Unix time of an option that is a time, or a duration before now."""
+        given = self.text(key)
+        if given is None:
+            return None
+        import time
+        from datetime import datetime
+
+        from resile.dialects.reading.durations import duration_seconds
+
+        try:
+            # A bare number would be a duration in seconds and a year alike.
+            if not given.isdigit():
+                return time.time() - duration_seconds(given)
+        except ValueError:
+            pass
+        try:
+            return datetime.fromisoformat(given).timestamp()
+        except (ValueError, OverflowError) as error:
+            hint = "a duration such as 90m or 7d, or a time such as 2026-11-17 or 2026-11-17T06:00:00Z"
+            raise refusal(f"--{key} {given!r} is no duration and no time", hint) from error
 
     def size(self, key: str) -> int | None:
         """The bytes of an option that is a size, such as 8g."""
@@ -80,7 +122,7 @@ class Call:
         except ValueError as error:
             raise refusal(f"--{key} {given!r} {error}", "such as 512m or 8g") from error
 
-    def duration(self, key: str) -> float | None:
+    def duration(self, key: str, *, zero: bool = False) -> float | None:
         """The seconds of an option that is a duration, such as 90m."""
         given = self.text(key)
         if given is None:
@@ -88,23 +130,31 @@ class Call:
         from resile.dialects.reading.durations import duration_seconds
 
         try:
-            return duration_seconds(given)
+            return duration_seconds(given, zero=zero)
         except ValueError as error:
             raise refusal(f"--{key} {given!r} {error}", "such as 90s, 15m or 1h30m") from error
 
     @property
     def client(self) -> Client:
-        """The client of the named database; it opens the store when a command first needs it."""
+        """The client of the named server or database; it connects when a command first needs it."""
         if self._client is None:
-            from resile.commands.client import Client
+            if self.server:
+                from resile.commands.remote.client import RemoteClient
+                from resile.commands.remote.connection import token_in, token_of_environment
 
-            self._client = Client.at(self.db)
+                path = self.text("token-file")
+                self._client = RemoteClient(self.server, token_in(path) if path else token_of_environment())
+            else:
+                from resile.commands.client import Client
+
+                self._client = Client.at(self.database)
         return self._client
 
     def close(self) -> None:
         """Close the store, if a command opened it."""
         if self._client is not None:
             self._client.close()
+            self._client = None
 
     @property
     def run(self) -> int:
@@ -112,9 +162,24 @@ class Call:
         return int(self._values["RUN"][-1])
 
     @property
+    def server(self) -> str:
+        """The server of --server, else of $RESILE_SERVER unless --db is given; empty for commands on a database.
+
+        A command that has an option --server of its own knows what it means.
+        """
+        if any(option.key == "server" for option in self.command.options):
+            return ""
+        return self.text("server") or ("" if self.db else os.environ.get("RESILE_SERVER", ""))
+
+    @property
     def db(self) -> str | None:
         """The database of --db, if it was given."""
         return self.text("db")
+
+    @property
+    def database(self) -> str | None:
+        """The database of --db, else that of the configuration; None for the default one."""
+        return self.db or self.settings.values.get("db")
 
     @property
     def json(self) -> bool:
@@ -154,16 +219,19 @@ def find_command(name: str) -> Command:
     if name in FAMILIES:
         members = FAMILIES[name]
         raise refusal(f"`resile {name}` needs one of: {', '.join(members)}", f"resile {name} {members[0]} RUN")
-    raise refusal(
-        f"there is no command {name!r}", nearest(name, COMMANDS_BY_NAME) or "`resile --help` lists the commands"
-    )
+    hint = ELSEWHERE.get(name) or nearest(name, COMMANDS_BY_NAME) or "`resile --help` lists the commands"
+    raise refusal(f"there is no command {name!r}", hint)
 
 
 def parse(command: Command, words: list[str]) -> Call:
     """The options and arguments of a command, checked against the table."""
+    if command.name.startswith("events "):
+        # Prodigy's way to name a run.
+        words = [word.removeprefix("--job-id=") for word in words if word != "--job-id"]
     values: dict[str, list[str]] = {}
     call = Call(command, values)
     loose: list[str] = []
+    more: list[tuple[Option, str]] = []
     known = command.options + COMMON
     index = 0
     while index < len(words):
@@ -184,6 +252,16 @@ def parse(command: Command, words: list[str]) -> Call:
             value = words[index]
             index += 1
         _keep(values, option, word, value)
+        while option.takes_words and index < len(words) and not words[index].startswith("-"):
+            more.append((option, words[index]))
+            _keep(values, option, word, words[index])
+            index += 1
+    wanted = sum(not argument.is_optional for argument in command.arguments)
+    while more and len(loose) < wanted:
+        # The last word after an option that takes several is the command's own: run --only a b FILE.
+        option, last = more.pop()
+        values[option.key].remove(last)
+        loose.append(last)
     if "help" not in values:
         _place(command, loose, values)
     return call
@@ -224,6 +302,10 @@ def _keep(values: dict[str, list[str]], option: Option, word: str, value: str | 
         most = f" to {option.most}" if option.most < WHOLE_MAX else ""
         if not (value.isascii() and value.isdigit() and len(value) <= 18 and least <= int(value) <= option.most):
             raise refusal(f"{name} is a whole number from {least}{most}, not {value[:WHOLE_SHOWN_MAX]!r}")
+    elif option.kind == "integer":
+        digits = value.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and int(digits[:18]) <= option.most and len(digits) <= 18):
+            raise refusal(f"{name} is a whole number, not {value[:WHOLE_SHOWN_MAX]!r}")
     elif option.kind == "number":
         try:
             fine = 0 < float(value) < float("inf")

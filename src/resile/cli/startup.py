@@ -19,6 +19,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from resile.cli.parse import Call
 
@@ -27,7 +28,7 @@ def load_command(call: Call) -> Callable[[Call], int]:
     """Load the function of a command; if it drives a run, start the launcher while the rest is loaded."""
     # Loading creates many objects and no garbage.
     gc.disable()
-    if call.command.drives:
+    if call.command.drives and not call.server:
         from resile.executors.descriptors import refuse_too_few
         from resile.executors.local.prestart import prestart
 
@@ -49,25 +50,42 @@ def finish_loading() -> None:
 
 
 class _Later(type(sys)):  # type: ignore[misc]
-    """A module that is loaded when one of its attributes is first read."""
+    """A module that is loaded when one of its attributes is first read, or one of its `functions` is called."""
 
-    def __getattr__(self, name: str) -> object:
-        """The attribute of the real module."""
-        return getattr(__import__(str(self.__name__)), name)
+    def __init__(self, name: str, *functions: str) -> None:
+        super().__init__(name)
+        self._name = name
+        for function in functions:
+            setattr(self, function, self._call_later(function))
+
+    def __getattr__(self, name: str) -> Any:
+        """The attribute of the real module; none while this one has its place."""
+        if sys.modules.get(self._name) is self:
+            raise AttributeError(name)
+        __import__(self._name)
+        return getattr(sys.modules[self._name], name)
+
+    def _call_later(self, function: str) -> Callable[..., object]:
+        """A function that calls the one of the real module."""
+        return lambda *values, **named: self.__getattr__(function)(*values, **named)
 
 
 def _load_msgspec() -> None:
-    """Load msgspec without the modules that it needs only for types we don't use; load some of those on first use.
+    """Load msgspec without the modules that it needs only for what a run does not use; load those on first use.
 
     It imports typing_extensions if that is installed, and with it inspect and ast, which take a tenth of the time that
-    a run of one step may take. It imports platform for the name of the system, and textwrap for schemas that no command
-    uses: each compiles a dozen patterns.
+    a run of one step may take; and platform, which compiles a dozen patterns, for the name of the system. Few commands
+    use its schemas, with the classes that describe types, and none its YAML and TOML. It takes the types of `datetime`
+    from the C module beneath: the other one first defines them all in Python.
     """
     platform = _Later("platform")
     platform.system = lambda: os.uname().sysname
-    aside = {"typing_extensions": None, "platform": platform, "textwrap": _Later("textwrap")}
+    schemas = _Later("msgspec._json_schema", "schema", "schema_components")
+    parts = {name: _Later(name) for name in ("msgspec.inspect", "msgspec.toml", "msgspec.yaml")}
+    aside: dict[str, Any] = {"typing_extensions": None, "datetime": __import__("_datetime"), "platform": platform}
+    aside |= {"msgspec._json_schema": schemas, **parts}
     aside = {name: module for name, module in aside.items() if name not in sys.modules}
-    sys.modules.update(aside)  # type: ignore[arg-type]
+    sys.modules.update(aside)
     try:
         __import__("msgspec")
     finally:

@@ -10,16 +10,30 @@ under their first word.
 from __future__ import annotations
 
 from resile.cli.grammar import Command, Option
-from resile.model.limits import LOOPS_MAX, PARALLEL_MAX, RETRIES_MAX
-
-_PARALLEL = Option("--max-parallel N", "run at most N steps at a time", kind="count", most=PARALLEL_MAX)
-_CAPACITY = (
-    _PARALLEL,
-    Option("--cpus N", "CPUs for steps that ask for some", kind="number"),
-    Option("--memory SIZE", "memory for steps that ask for some, such as 8g"),
-    Option("--gpus N", "GPUs for steps that ask for some", kind="whole"),
+from resile.cli.table_agents import AGENT_COMMANDS
+from resile.cli.table_daily import (
+    CAPACITY,
+    CHOICE,
+    COMPILE_OPTIONS,
+    CONFIG,
+    DB_COPY,
+    GRAPH,
+    INIT,
+    INPUTS,
+    LIMITS,
+    LS,
+    PARALLEL,
+    PRUNE,
+    RUN_FILTERS,
+    SCHEMA,
 )
+from resile.cli.table_server import SERVER_COMMANDS
+from resile.model.limits import PARALLEL_MAX
+
+_JUNIT = Option("--junit FILE", "write a report of the run as JUnit's XML", kind="file")
 _DEBUG = Option("--debug", "print every event with its data: waits, counters, expressions; and tracebacks")
+_VERBOSE = Option("-v --verbose", "print what steps print, line by line, each with the name of its step")
+_WATCH = (_VERBOSE, _DEBUG)
 _TYPE = Option("--type TYPE", "only events of this type; other systems' names work too", kind="event", many=True)
 _AFTER = Option("--after SEQ", "only events with a higher seq", kind="whole")
 _NAMES = Option("--names SYSTEM", "use the event names of another system", choices=("noetl",))
@@ -27,13 +41,8 @@ _NAMES = Option("--names SYSTEM", "use the event names of another system", choic
 _STEP = Option("--step NAME", "only items of this map, if the run has several")
 _SIGNATURE = Option("--signature SIGNATURE", "only items whose last failure has this signature")
 
-DIALECTS = ("native", "prodigy", "visor", "torc", "noetl")
 _CREDENTIALS = Option(
     "--credentials FILE", "YAML with the secrets of a NoETL file: NAME: {token: …, password: …}", kind="file"
-)
-_COMPILE_OPTIONS = (
-    Option("--dialect NAME", "the system a file is written for; else its shape decides", choices=DIALECTS),
-    Option("--profile NAME", "the profile of a Prodigy file whose environment to add"),
 )
 
 _USAGE = "2  the file or the call is wrong; nothing ran and nothing was written"
@@ -55,31 +64,28 @@ _RUN = (
         "commands.run:run",
         "run a workflow to its end, with live progress",
         about=(
+            "FILE is a workflow file, or - for standard input. "
             "Every transition is on disk before the engine acts on it. Ctrl-C once lets running steps finish, "
             "twice ends them; in both cases, and after kill -9, `resile resume` goes on."
         ),
         options=(
-            Option("--input NAME=VALUE", "a value for an input of the workflow", many=True),
-            Option("--input-file NAME=PATH", "an input whose value is the content of a file", many=True),
-            *_CAPACITY,
+            *INPUTS,
+            *CHOICE,
+            Option("--dry-run", "print the plan: order, groups, what each step would run; nothing runs"),
+            *CAPACITY,
             _CREDENTIALS,
+            _JUNIT,
             Option("--output DIR", "folder for the output of steps", kind="folder"),
-            Option(
-                "--max-loops N",
-                "at most N jumps and remedies in each scope (the file's max_loops)",
-                old="--on-fail-max-loops",
-                kind="whole",
-                most=LOOPS_MAX,
-            ),
-            Option("--retry-max N", "at most N retries of each step that has `retry`", kind="whole", most=RETRIES_MAX),
-            Option("--no-failure-routing", "no retry, run or goto; rules, handlers and park stay"),
-            *_COMPILE_OPTIONS,
-            _DEBUG,
+            *LIMITS,
+            *COMPILE_OPTIONS,
+            *_WATCH,
         ),
         examples=(
             "resile run release.yaml",
             "resile run release.yaml --input target=staging --max-parallel 4",
             "resile run release.yaml --json > result.json",
+            "resile run release.yaml --from test --dry-run",
+            "resile run - < release.yaml",
         ),
         exits=_RUN_EXITS,
         drives=True,
@@ -89,10 +95,10 @@ _RUN = (
         "commands.run:resume",
         "go on with a run that was interrupted or killed",
         about=(
-            "Finished steps do not run again; running steps are adopted. A run that has ended does not change; the "
-            "exit code is that of the run."
+            "Finished steps do not run again; steps that still run are taken over. A run that has ended does not "
+            "change; the exit code is that of the run."
         ),
-        options=(*_CAPACITY, _CREDENTIALS, _DEBUG),
+        options=(*CAPACITY, _CREDENTIALS, _JUNIT, *_WATCH),
         examples=("resile resume 7", "resile resume 7 --max-parallel 8"),
         exits=_RUN_EXITS,
         drives=True,
@@ -100,14 +106,19 @@ _RUN = (
     Command(
         "rerun RUN",
         "commands.run:rerun",
-        "run it again: all of it, or what did not complete",
-        about="The run starts its next epoch: attempts and budgets count from zero.",
+        "run all steps of a run again, or those that did not complete",
+        about=(
+            "The run starts its next epoch: attempts and budgets count from zero. Inputs that are not given keep their "
+            "values. The run keeps its own copy of the file; to use a changed file, call `resile run FILE`."
+        ),
         options=(
             Option("--failed-only", "keep what completed, run the rest"),
             Option("--as-new", "make a new run of the same definition and inputs"),
-            *_CAPACITY,
+            *INPUTS,
+            *CAPACITY,
             _CREDENTIALS,
-            _DEBUG,
+            _JUNIT,
+            *_WATCH,
         ),
         examples=("resile rerun 7 --failed-only", "resile rerun 7 --as-new"),
         exits=_RUN_EXITS,
@@ -123,12 +134,24 @@ _RUN = (
         exits=("0  canceled, or it had ended", "2  there is no such run, or the call is wrong"),
     ),
     Command(
+        "answer RUN STEP TEXT",
+        "commands.judge:answer",
+        "answer the question of a step",
+        about="TEXT is the step's output. An engine that drives the run goes on at once; else `resile resume` does.",
+        options=(Option("--resume", "drive the run on afterwards"), PARALLEL, *_WATCH),
+        examples=("resile answer 7 review approved --resume",),
+        exits=(
+            "0  answered; with --resume as for `resile resume`",
+            "2  no such step, it asks nothing (any more), or the call is wrong",
+        ),
+    ),
+    Command(
         "judge RUN JOB VERDICT",
         "commands.judge:judge",
         "decide about a parked failure",
         about=(
             "JOB is an id or a name, as `resile parked RUN` shows them. `retry` runs the step again, "
-            "`retry-with` does so with more memory or time, `skip` goes on as if it had succeeded, `fail` makes "
+            "`retry-with` runs it with more memory or time, `skip` goes on as if it had succeeded, `fail` makes "
             "the failure final. An engine that drives the run goes on at once; else `resile resume` does, or --resume."
         ),
         options=(
@@ -136,18 +159,22 @@ _RUN = (
             Option("--memory SIZE", "retry-with: memory for the step, such as 8g"),
             Option("--runtime DURATION", "retry-with: time for the step, such as 90m"),
             Option("--reason TEXT", "why, for the record"),
+            Option("--save-rule", "show the rule that decides so next time; once confirmed, write it to the file"),
+            Option("--yes", "with --save-rule: do not ask"),
             Option("--resume", "drive the run on afterwards"),
-            _PARALLEL,
-            _DEBUG,
+            PARALLEL,
+            *_WATCH,
         ),
         examples=(
             "resile judge 7 test retry --reason 'the network is back'",
             "resile judge 7 solve retry-with --memory 16g --resume",
             "resile judge 7 review skip --output approved",
             "resile judge 7 deploy fail",
+            "resile judge 7 fetch retry --save-rule --yes",
         ),
         exits=(
             "0  judged; with --resume as for `resile resume`",
+            "1  the rule of --save-rule was not confirmed; nothing was judged or written",
             "2  no such job, it is not parked (any more), or the call is wrong",
         ),
     ),
@@ -163,10 +190,13 @@ _RUN = (
 )
 
 _LOOK = (
+    LS,
+    GRAPH,
     Command(
         "status [RUN]",
         "commands.look:status",
         "list the runs, or show one: steps, routes, failures",
+        options=RUN_FILTERS,
         examples=("resile status", "resile status 7", "resile status 7 --json"),
         exits=_LOOK_EXITS,
     ),
@@ -178,16 +208,18 @@ _LOOK = (
         " the bytes; on a terminal control characters other than colors show as their codes.",
         options=(
             Option("--attempt N", "only this attempt", kind="count"),
+            Option("--tail N", "only the last N lines of each stream of each attempt", kind="whole"),
+            Option("--since WHEN", "only attempts that had not ended by then: 10m ago, or a time"),
             Option("--stdout", "only standard output"),
             Option("--stderr", "only standard error"),
             Option("--raw", "print control characters to a terminal, too"),
             Option("-f --follow", "print new output as it appears, until the run has ended"),
-            Option("--export DIR", "write every attempt to files in a folder instead", kind="folder"),
+            Option("--export DIR", "write every attempt to files in a folder instead, named by step", kind="folder"),
         ),
         examples=(
             "resile logs 7",
             "resile logs 7 test --attempt 2 --stderr",
-            "resile logs 7 -f",
+            "resile logs 7 -f --tail 20",
             "resile logs 7 --export build/logs",
         ),
         exits=_LOOK_EXITS,
@@ -196,7 +228,7 @@ _LOOK = (
         "events list RUN",
         "commands.look:events_list",
         "list the events of a run",
-        about="With --json one object on each line (JSON Lines).",
+        about="With --json one object on each line (JSON Lines). `--job-id RUN` is the same as RUN.",
         options=(
             _TYPE,
             _AFTER,
@@ -233,8 +265,10 @@ _LOOK = (
         "explain failures: their causes, the rules that answered",
         about=(
             "Without STEP: every failure, in order, down to the cause, through repairs, items and child workflows. "
-            "With STEP, a step's name, a job's id or an item such as map[3]: its whole history, or why it did not run."
+            "With STEP, a step's name, a job's id or an item such as map[3]: its whole history, or why it did not run. "
+            "With --story: the events of one step and of all that led to them; with --json one object on each line."
         ),
+        options=(Option("--story STEP", "the events of one step, with their causes before them"),),
         examples=("resile explain 7", "resile explain 7 publish", "resile explain 7 'map[3]' --json"),
         exits=_LOOK_EXITS,
     ),
@@ -280,7 +314,8 @@ _DEAD_LETTERS = (
         "run the items again, with live progress",
         about=(
             "Items that succeed leave the dead letters, those that fail again stay with a longer history. The run's "
-            "verdict and the steps after its map do not change. After an interruption the same command goes on."
+            "verdict and the steps after its map do not change, unless --resume is given. After an interruption the "
+            "same command goes on."
         ),
         options=(
             _STEP,
@@ -294,8 +329,9 @@ _DEAD_LETTERS = (
             Option("--filter JS", "only items for which this JavaScript over `item` and `letter` holds"),
             _SIGNATURE,
             Option("--force", "also items that wait for a person's review"),
+            Option("--resume", "when no dead letter is left, go on with the steps that were canceled"),
             _CREDENTIALS,
-            _DEBUG,
+            *_WATCH,
         ),
         examples=(
             "resile dlq retry 7 --dry-run",
@@ -328,6 +364,7 @@ _DEAD_LETTERS = (
 )
 
 _MORE = (
+    INIT,
     Command(
         "rehearse FILE STEP",
         "commands.rehearse:rehearse",
@@ -360,7 +397,7 @@ _MORE = (
         "commands.files:check",
         "compile and lint files; nothing runs",
         about="Prints the dialect of each file and every finding with its line and a hint.",
-        options=_COMPILE_OPTIONS,
+        options=COMPILE_OPTIONS,
         examples=("resile check release.yaml", "resile check flows/*.yaml --json"),
         exits=("0  every file can be run", "2  some file can't, or the call is wrong"),
     ),
@@ -375,11 +412,15 @@ _MORE = (
         options=(
             Option("-o --out OUT", "write to this file instead of stdout", kind="file"),
             Option("--force", "overwrite an existing file"),
-            *_COMPILE_OPTIONS,
+            *COMPILE_OPTIONS,
         ),
         examples=("resile migrate workflow.yml", "resile migrate .visor.yaml -o flow.yaml"),
         exits=("0  translated", "2  the file can't be run or translated, OUT is there, or the call is wrong"),
     ),
+    *AGENT_COMMANDS,
+    SCHEMA,
+    PRUNE,
+    CONFIG,
     Command(
         "db check [RUN]",
         "commands.db:check",
@@ -398,6 +439,7 @@ _MORE = (
             "2  there is no such database or run, or the call is wrong",
         ),
     ),
+    DB_COPY,
     Command(
         "completion SHELL",
         "complete:completion",
@@ -419,8 +461,8 @@ _MORE = (
 )
 
 # By the heading under which the help lists them.
-GROUPS = {"Run": _RUN, "Look": _LOOK, "Dead letters": _DEAD_LETTERS, "More": _MORE}
-COMMANDS = (*_RUN, *_LOOK, *_DEAD_LETTERS, *_MORE)
+GROUPS = {"Run": _RUN, "Look": _LOOK, "Dead letters": _DEAD_LETTERS, "Server": SERVER_COMMANDS, "More": _MORE}
+COMMANDS = (*_RUN, *_LOOK, *_DEAD_LETTERS, *SERVER_COMMANDS, *_MORE)
 # Permanent short spellings.
 ALIASES = {"events ls": "events list", "dlq ls": "dlq list"}
 # Spellings of the previous version, accepted with a note.

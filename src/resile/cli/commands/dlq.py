@@ -51,16 +51,17 @@ def _list_lines(call: Call, letters: list[dead_letters.DeadLetter], page: output
     step = call.text("step")
     total = call.client.count_dead_letters(call.run, step)
     yield from (f"run {call.run}: {output.plural(total, 'dead letter')}", "")
-    yield from page.table([_row(letter) for letter in letters], ["ITEM", "REASON", "FAILED", "LAST", "WHAT HAPPENED"])
+    heads = ["ITEM", "REASON", "FAILED", "LAST", "WHAT HAPPENED"]
+    yield from page.table([_row(letter) for letter in letters], heads, spare=(3, 2))
     if total > len(letters):
-        yield f"… and {total - len(letters)} more; `--limit N` shows more of them"
+        yield from page.wrap(f"… and {total - len(letters)} more; `--limit N` shows more of them", "  ")
     shown_by = page.command(f"dlq show {call.run} ITEM")
     retries = _retries(call, page, step)
     yield ""
     if len(retries) == 1:
-        yield f"`{shown_by}` shows one, `{retries[0]}` runs them again"
+        yield from page.wrap(f"`{shown_by}` shows one, `{retries[0]}` runs them again", "  ")
     else:
-        yield f"`{shown_by}` shows one; run again they are map by map:"
+        yield from page.wrap(f"`{shown_by}` shows one; each map is run again by its own command:", "  ")
         yield from (f"  {command}" for command in retries)
 
 
@@ -146,7 +147,8 @@ def _statistics_lines(document: dead_letters.LetterStatistics, page: output.Page
     total, review = output.plural(document.total, "dead letter"), document.manual_review_required
     reasons = ", ".join(f"{count} {reason}" for reason, count in document.reasons.items())
     waiting = f"; {review} wait for a person's review" if review else ""
-    yield from (f"run {document.run} {output.escape(document.workflow)}: {total} ({reasons}){waiting}", "")
+    head = f"run {document.run} {output.escape(document.workflow)}: {total} ({reasons}){waiting}"
+    yield from (*page.wrap(head, "  "), "")
     wide = max(len(str(group.count)) for group in document.pattern_groups)
     for group in document.pattern_groups:
         times = " to ".join(dict.fromkeys(map(output.day, (group.first_occurrence, group.last_occurrence))))
@@ -188,7 +190,7 @@ def purge(call: Call) -> int:
     """Remove dead letters, once the user has confirmed it."""
     step, signature = call.text("step"), call.text("signature")
     if not call.flag("yes") and not sys.stdin.isatty():
-        hint = output.command_hint(f"dlq purge {call.run} --yes", call.db)
+        hint = output.command_hint(f"dlq purge {call.run} --yes", output.place_of(call))
         raise refusal("there is no terminal to ask on, and dead letters that are removed do not come back", hint)
     count = call.client.count_dead_letters(call.run, step, signature)
     if count and not call.flag("yes") and not _confirm(call.run, count):
@@ -207,7 +209,7 @@ def _confirm(run: int, count: int) -> bool:
 
 def retry(call: Call) -> int:
     """Retry dead letters, or list those that would run."""
-    from resile.cli.commands.run import drive
+    from resile.cli.commands.run import drive, drive_run, limits_of
     from resile.commands.redrive import RedriveCall
 
     asked = RedriveCall(
@@ -220,9 +222,15 @@ def retry(call: Call) -> int:
     )
     if call.flag("dry-run"):
         return output.answer(call, call.client.preview_redrive(asked), _preview_lines)
-    done, _ = drive(call, lambda watch: call.client.redrive(asked, watch), "the redrive", "dlq retry {run}")
+    done = drive(call, lambda watch: call.client.redrive(asked, watch), "the redrive", "dlq retry {run}")
     if done is None:
         return EXIT_CODES["interrupted"]
+    is_over = done.exit_code == 0 and not done.dead_letters
+    if call.flag("resume") and is_over and call.client.status(call.run).status == "failed":
+        output.say(f"run {call.run}: {output.plural(done.succeeded, 'item')} succeeded; the run goes on")
+        # The store lets one writer at a time into a process.
+        call.close()
+        return drive_run(call, lambda watch: call.client.rerun(call.run, limits_of(call), watch, failed_only=True))
     output.answer(call, done, _result_lines)
     return done.exit_code
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resile.cli.display.output import Page, answer, escape, plural, scoped_name, shell_quote
-from resile.cli.parse import Call
+from resile.cli.display.output import Page, answer, escape, plural, shell_quote
+from resile.cli.display.summary import input_lines
+from resile.cli.parse import Call, refusal
 from resile.explain.report import AttemptReport, Explanation, ItemGroup, Names, RuleReport, StepReport
+from resile.model.nested import step_name
 
-STEPS_SHOWN_MAX = 50
+STEPS_SHOWN_MAX = 20
 ATTEMPTS_SHOWN_MAX = 10
 GROUPS_SHOWN_MAX = 10
 NAMES_SHOWN_MAX = 8
@@ -35,7 +37,13 @@ _STATUS_WORDS = {
 
 def explain(call: Call) -> int:
     """Explain a run, or one step or item of it."""
-    step = call.text("STEP")
+    step, told = call.text("STEP"), call.text("story")
+    if told is not None:
+        if step is not None:
+            raise refusal("--story names the step already", f"resile explain {call.run} --story {told}")
+        from resile.cli.commands.look import print_events
+
+        return print_events(call, call.client.story(call.run, told))
     document = call.client.explain(call.run, step)
     return answer(call, document, lambda found, page: _Text(found, page, step is not None).lines())
 
@@ -49,8 +57,14 @@ class _Text:
         self._is_full = is_full
 
     def lines(self) -> Iterator[str]:
-        """The verdict, then the steps, then commands for more details."""
+        """The text, with lines no wider than the page."""
+        for line in self._whole_lines():
+            yield from self._page.wrap_column(line)
+
+    def _whole_lines(self) -> Iterator[str]:
+        """The verdict and the inputs, then the steps, then commands for more details."""
         yield self._headline()
+        yield from input_lines(self._document.inputs, self._page)
         steps = self._document.steps
         for step in steps[:STEPS_SHOWN_MAX]:
             yield ""
@@ -66,7 +80,8 @@ class _Text:
         hidden = len(steps[STEPS_SHOWN_MAX:]) + self._document.omitted
         if hidden and not self._is_full:
             yield ""
-            yield f"and {plural(hidden, 'more step')}; `{self._page.command(f'explain {run} STEP')}` tells of one"
+            tells = f"`{self._page.command(f'explain {run} STEP')}` tells of one"
+            yield f"and {plural(hidden, 'more step')}; {tells}, --json of {plural(len(steps), 'step')}"
 
     def _headline(self) -> str:
         """The status of the run and its reason."""
@@ -83,7 +98,7 @@ class _Text:
 
     def _step(self, step: StepReport, indent: str) -> Iterator[str]:
         """One job, with everything that happened to it."""
-        name = self._page.paint("bold", escape(scoped_name(step.scope, step.step)))
+        name = self._page.paint("bold", escape(step_name(step.scope, step.step)))
         yield f"{indent}{name} ({escape(step.where)}) {self._standing(step)}"
         inner = f"{indent}  "
         for link in step.chain:
@@ -124,8 +139,8 @@ class _Text:
         yield indent + _headline_of(attempt)
         inner = f"{indent}  "
         if self._is_full:
-            output = self._page.tail(attempt.stdout, "stdout") + self._page.tail(attempt.stderr, "stderr")
-            yield from (indent + line for line in output)
+            yield from self._page.tail(attempt.stdout, "stdout", indent)
+            yield from self._page.tail(attempt.stderr, "stderr", indent)
         yield from self._inner_lines(attempt, inner)
         for problem in attempt.problems:
             yield _line(inner, "rejected", escape(problem))

@@ -1,11 +1,23 @@
-"""`check`, `migrate`, `version`: the commands that need no database."""
+"""`init`, `check`, `migrate`, `schema`, `version`: the commands that need no database."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 
-from resile.cli.display.output import Page, answer, escape, plural, print_document, say, write_text
+from resile.cli.display.output import (
+    Page,
+    answer,
+    command_hint,
+    escape,
+    place_of,
+    plural,
+    print_document,
+    say,
+    shell_quote,
+    write_bytes,
+    write_text,
+)
 from resile.cli.display.problems import EXIT_USAGE, findings
 from resile.cli.parse import Call
 from resile.commands.documents.answers import CheckedFile, CheckReport, Versions
@@ -53,6 +65,27 @@ def migrate(call: Call) -> int:
         write_text(migration.text)
     else:
         say(f"{escape(out)}: written, {plural(len(migration.differences), 'difference')} to know of")
+    return 0
+
+
+def init(call: Call) -> int:
+    """Write the file, and say how to run it."""
+    from resile.commands.files.init import FILE
+    from resile.commands.files.init import init as write_first
+
+    written = write_first(call.text("FILE") or FILE, force=call.flag("force"))
+    run = command_hint(f"run {shell_quote(written.file)}", place_of(call))
+    return answer(call, written, lambda found, _: [f"{escape(found.file)}: written; `{run}` runs it"])
+
+
+def schema(call: Call) -> int:
+    """Print the JSON Schema of the native file."""
+    import msgspec
+
+    from resile.commands.files.schema import native_schema
+
+    data = msgspec.json.encode(native_schema())
+    write_bytes((data if call.json else msgspec.json.format(data, indent=2)) + b"\n")
     return 0
 
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resile.cli.display import output
 from resile.cli.parse import Call, refusal
 from resile.commands.documents.answers import JudgementResult, ParkedFailure, ParkedFailures
 from resile.commands.judge import Judgement
+from resile.model.limits import size
+from resile.model.nested import step_name
+
+if TYPE_CHECKING:
+    from resile.commands.files.save_rule import RuleDraft
 
 HISTORY_MAX = 10
+PARKED_SHOWN_MAX = 10
+NAMES_SHOWN_MAX = 20
+# The beginning of the message of a step that asks.
+QUESTION = "waits for an answer: "
 # The verdict that each option belongs to.
 _ONLY_WITH = {"output": "skip", "memory": "retry-with", "runtime": "retry-with"}
 
@@ -21,53 +32,118 @@ def list_parked(call: Call) -> int:
 
 
 def _parked_lines(document: ParkedFailures, page: output.Page) -> Iterator[str]:
-    """Every parked failure, with the commands that judge it."""
+    """The first parked failures with the commands that judge them, and the names of more."""
     run, found = f"run {document.run} {output.escape(document.workflow)}", document.failures
     if not found:
-        yield f"{run} is {document.status}; nothing is parked"
+        yield from page.wrap(f"{run} is {document.status}; nothing is parked", "  ")
         return
     yield f"{run}: {output.plural(len(found), 'parked failure')}"
-    names = [failure.step for failure in found]
-    for failure in found:
-        is_clear = names.count(failure.step) == 1 and not failure.step.isdigit()
-        judge = f"judge {document.run} {output.shell_quote(failure.step if is_clear else str(failure.job))}"
+    names = Counter(failure.step for failure in found)
+    jobs = [
+        failure.step if names[failure.step] == 1 and not failure.step.isdigit() else str(failure.job)
+        for failure in found
+    ]
+    for failure, job in zip(found[:PARKED_SHOWN_MAX], jobs, strict=False):
+        judge = f"judge {document.run} {output.shell_quote(job)}"
+        fail = (page.command(f"{judge} fail"), "let it fail")
+        answer = page.command(f"answer {judge.removeprefix('judge ')} TEXT")
         ways = (
-            (page.command(f"{judge} retry"), "run it again"),
-            (page.command(f"{judge} retry-with --memory 8g"), "with more memory, or --runtime"),
-            (page.command(f"{judge} skip"), "go on without it"),
-            (page.command(f"{judge} fail"), "let it fail"),
+            ((answer, "answer its question"), fail)
+            if failure.message.startswith(QUESTION)
+            else (
+                (page.command(f"{judge} retry"), "run it again"),
+                (page.command(f"{judge} retry-with --memory 8g"), "with more memory, or --runtime"),
+                (page.command(f"{judge} skip"), "go on without it"),
+                fail,
+            )
         )
-        yield from ("", *_failure(failure, page), "", *output.command_lines(ways))
+        yield from ("", *_failure(failure, page), "", *page.commands(ways))
+    if rest := jobs[PARKED_SHOWN_MAX:]:
+        hidden = len(rest) - NAMES_SHOWN_MAX
+        more = f" and {hidden} others; --json lists all" if hidden > 0 else ""
+        listed = ", ".join(map(output.escape, rest[:NAMES_SHOWN_MAX]))
+        yield from ("", *page.wrap(f"and {len(rest)} more: {listed}{more}", "  "))
 
 
 def _failure(failure: ParkedFailure, page: output.Page) -> list[str]:
     """One parked failure: its message, its output, every attempt."""
-    where = "" if failure.scope == "root" else f" in {output.escape(failure.scope)}"
-    head = f"{page.paint('bold', output.escape(failure.step))}{where}, job {failure.job}"
+    head = f"{page.paint('bold', output.escape(step_name(failure.scope, failure.step)))}, job {failure.job}"
     rows = [
         [
             f"attempt {tried.attempt}",
             output.escape(tried.message),
             output.clock(output.moment(tried.started_at)),
             output.duration(tried.wall_seconds),
-            output.size_bytes(tried.rss_bytes_max),
+            size(tried.rss_bytes_max),
         ]
         for tried in failure.history[-HISTORY_MAX:]
     ]
     return [
-        f"{head}: {page.paint('red', failure.kind)} after {output.plural(failure.attempts, 'attempt')}",
-        page.fit(f"  {output.escape(failure.message)}"),
-        page.fit(f"  parked by {output.escape(output.short_rule(failure.rule))}"),
+        *page.wrap(
+            f"{head}: {page.paint('red', failure.kind)} after {output.plural(failure.attempts, 'attempt')}", "  "
+        ),
+        *page.wrap(f"  {output.escape(failure.message)}", "  "),
+        *page.wrap(f"  parked by {output.escape(output.short_rule(failure.rule))}", "  "),
         *page.tail(failure.stdout, "stdout"),
         *page.tail(failure.stderr, "stderr"),
-        *page.table(rows, indent="  "),
+        *page.table(rows, indent="  ", status=None),
     ]
 
 
 def judge(call: Call) -> int:
     """Decide about one parked failure, and with --resume drive the run on."""
-    result = call.client.judge(call.run, call.word("JOB"), _judgement(call))
-    if call.flag("resume") and not result.driven:
+    judgement = _judgement(call)
+    if call.flag("yes") and not call.flag("save-rule"):
+        raise refusal("--yes goes with --save-rule", "resile judge RUN JOB VERDICT --save-rule --yes")
+    if call.flag("save-rule") and call.server:
+        raise refusal(
+            "--save-rule changes a file of this machine; a server can't", "judge with --db, or write the rule"
+        )
+    rule = _draft_rule(call, judgement) if call.flag("save-rule") else None
+    if rule is not None and rule.path and not call.flag("yes") and not _confirm(rule):
+        output.say("nothing was judged, and nothing was written; --yes does both")
+        return 1
+    result = call.client.judge(call.run, call.word("JOB"), judgement)
+    if rule is not None and rule.path:
+        from resile.commands.files.save_rule import write
+
+        write(rule)
+        output.say(f"the rule is in {rule.path}")
+    if call.flag("resume") and (call.server or not result.driven):
+        return _resume(call, result)
+    return output.answer(call, result, _result_lines)
+
+
+def _draft_rule(call: Call, judgement: Judgement) -> RuleDraft:
+    """The rule that makes this judgement by itself next time; it is shown first of all."""
+    from resile.commands.files.save_rule import Verdict, draft
+
+    verdict = Verdict(
+        word=call.word("VERDICT"),
+        output=judgement.output,
+        memory=call.text("memory") or "",
+        memory_bytes=judgement.memory_bytes,
+        runtime=call.text("runtime") or "",
+        runtime_seconds=judgement.runtime_seconds,
+    )
+    rule = draft(call.client.parked_step(call.run, call.word("JOB")), verdict)
+    output.say(rule.text)
+    return rule
+
+
+def _confirm(rule: RuleDraft) -> bool:
+    """Ask on the terminal, if there is one."""
+    if not sys.stdin.isatty():
+        return False
+    sys.stderr.write(f"judge, and write this rule to {output.escape(rule.path)}? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def answer(call: Call) -> int:
+    """Answer the question of a step, and with --resume drive the run on."""
+    result = call.client.answer(call.run, call.word("STEP"), call.word("TEXT"))
+    if call.flag("resume") and (call.server or not result.driven):
         return _resume(call, result)
     return output.answer(call, result, _result_lines)
 
@@ -78,16 +154,20 @@ def _result_lines(result: JudgementResult, page: output.Page) -> Iterator[str]:
 
 
 def _result_text(result: JudgementResult) -> str:
-    return f"run {result.run}: {output.escape(result.step)} (job {result.job}) is judged {result.verdict}"
+    verdict = "answered" if result.reason == "answered" else f"judged {result.verdict}"
+    return f"run {result.run}: {output.escape(result.step)} (job {result.job}) is {verdict}"
 
 
 def _resume(call: Call, result: JudgementResult) -> int:
     """Drive the run on, like `resile resume`."""
     from resile.cli.commands.run import drive_run
-    from resile.commands.run import ResourceLimits
+    from resile.commands.start.call import ResourceLimits
 
     if not call.json:
         output.say(_result_text(result))
+    if call.server:
+        # The server drives it already.
+        return drive_run(call, lambda watch: call.client.wait(call.run, watch))
     limits = ResourceLimits(max_parallel=call.whole("max-parallel"))
     return drive_run(call, lambda watch: call.client.resume(call.run, limits, watch))
 

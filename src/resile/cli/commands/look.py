@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from resile.cli.commands.runs import list_runs, refuse_filters
 from resile.cli.display import output
 from resile.cli.display.terminal import Harmless
 from resile.cli.parse import Call, nearest, refusal
 from resile.commands.documents.answers import LogList, LogText
-from resile.commands.documents.runs import Event, RunDocument, RunList
+from resile.commands.documents.runs import Event, RunDocument
 from resile.commands.events.names import ALIASES, EVENT_TYPES
+from resile.model.nested import step_name
 
 if TYPE_CHECKING:
     from resile.commands.logs import LogPart, Stream
@@ -22,34 +24,16 @@ _STREAMS = {"out": "stdout", "err": "stderr"}
 def status(call: Call) -> int:
     """List the runs, or show one."""
     if call.text("RUN") is None:
-        return output.answer(call, call.client.runs(), _run_lines)
+        return list_runs(call)
+    refuse_filters(call)
 
     def lines_of(document: RunDocument, page: output.Page) -> list[str]:
-        """The summary of the run, and the table of its jobs."""
-        from resile.cli.display.summary import jobs, last_messages, summary
+        """The summary of the run with its inputs and its steps."""
+        from resile.cli.display.summary import summary
 
-        return [*summary(document, last_messages(document, call.client), page), "", *jobs(document, page)]
+        return summary(document, lambda jobs: call.client.last_failures(document.run, jobs), page, with_steps=True)
 
     return output.answer(call, call.client.status(call.run), lines_of)
-
-
-def _run_lines(document: RunList, page: output.Page) -> list[str]:
-    """The list of runs as a table."""
-    if not document.runs:
-        return ["no runs; `resile run FILE` makes one"]
-    rows = [
-        [
-            str(run.run),
-            run.status,
-            output.escape(run.workflow),
-            output.day(run.started_at),
-            output.duration(output.moment(run.ended_at) - output.moment(run.started_at)) if run.ended_at else "",
-            f"{run.steps.completed}/{run.steps.total}",
-            f"{run.steps.failed} failed" if run.steps.failed else "",
-        ]
-        for run in document.runs
-    ]
-    return page.table(rows, ["RUN", "STATUS", "WORKFLOW", "STARTED", "TOOK", "DONE", ""])
 
 
 def logs(call: Call) -> int:
@@ -60,11 +44,14 @@ def logs(call: Call) -> int:
         return output.answer(call, written, lambda found, _: [f"{found.files} files in {folder}"])
     if call.json and call.flag("follow"):
         raise refusal("--json prints one document, so it can't be combined with --follow")
+    from resile.commands.logs import LogFilter
+
     step, attempt = call.text("STEP"), call.whole("attempt")
     stream: Stream = "both"
     if call.flag("stdout") != call.flag("stderr"):
         stream = "out" if call.flag("stdout") else "err"
-    parts = call.client.logs(call.run, step, attempt, stream, follow=call.flag("follow"))
+    wanted = LogFilter(step, attempt, stream, call.whole("tail"), call.moment("since") or 0.0)
+    parts = call.client.logs(call.run, wanted, follow=call.flag("follow"))
     if call.json:
         output.print_document(LogList(run=call.run, logs=_join(parts)))
     else:
@@ -118,12 +105,12 @@ def events_list(call: Call) -> int:
     types = call.texts("type") if names else _types(call)
     if job and names:
         raise refusal("a story is told in our own names", "leave out --names or --story")
-    return _print_events(call, call.client.events(call.run, types, call.whole("after") or 0, names, job))
+    return print_events(call, call.client.events(call.run, types, call.whole("after") or 0, names, job))
 
 
 def events_follow(call: Call) -> int:
     """Print the events of a run as they happen."""
-    return _print_events(call, call.client.follow_events(call.run, _types(call), call.whole("after") or 0))
+    return print_events(call, call.client.follow_events(call.run, _types(call), call.whole("after") or 0))
 
 
 def _types(call: Call) -> list[str]:
@@ -136,7 +123,7 @@ def _types(call: Call) -> list[str]:
     return names
 
 
-def _print_events(call: Call, events: Iterator[Event]) -> int:
+def print_events(call: Call, events: Iterator[Event]) -> int:
     """Print one event on each line: JSON for programs, words for people."""
     from resile.cli.display.lines import event_line
 
@@ -144,6 +131,6 @@ def _print_events(call: Call, events: Iterator[Event]) -> int:
         if call.json:
             output.write_bytes(output.encode(event) + b"\n")
             continue
-        who = (output.scoped_name(event.scope or "", event.step or ""), event.attempt or 0)
+        who = (step_name(event.scope or "", event.step or ""), event.attempt or 0)
         output.write_text(event_line(event.seq, output.moment(event.at), event.type, *who, event.data) + "\n")
     return 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resile.cli.display.maps import outcome, patterns
-from resile.cli.display.output import Page, answer, duration, escape, plural, scoped_name, short_rule
+from resile.cli.display.output import Page, answer, duration, escape, plural, short_rule
 from resile.cli.parse import Call
 from resile.commands.documents.answers import RuleMetrics, RunMetrics
 from resile.commands.documents.runs import MapMetrics
+from resile.model.nested import step_name
 
 
 def metrics(call: Call) -> int:
@@ -21,11 +22,14 @@ def _lines(document: RunMetrics, page: Page) -> Iterator[str]:
     attempts = document.attempts
     counts = {"succeeded": attempts.succeeded, "failed": attempts.failed, "lost": attempts.lost}
     parts = [plural(attempts.started, "attempt"), *(f"{number} {word}" for word, number in counts.items() if number)]
-    yield f"run {document.run} {escape(document.workflow)}: {', '.join(parts)}"
+    yield from page.wrap(f"run {document.run} {escape(document.workflow)}: {', '.join(parts)}", "  ")
     if document.failures:
-        yield "failures: " + ", ".join(f"{count} {kind}" for kind, count in sorted(document.failures.items()))
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(document.failures.items()))
+        yield from page.wrap(f"failures: {kinds}", "  ")
     for name, numbers in document.maps.items():
-        yield from ("", outcome(name, numbers), *_kinds(numbers), *patterns(numbers, page))
+        yield from ("", *page.wrap(outcome(name, numbers), "  "))
+        yield from (line for kinds in _kinds(numbers) for line in page.wrap(kinds, "    "))
+        yield from patterns(numbers, page)
     yield from ("", *(_rule_table(document.rules, page) if document.rules else ["no rule has fired"]))
 
 
@@ -42,7 +46,7 @@ def _rule_table(rules: list[RuleMetrics], page: Page) -> list[str]:
     """The rules that fired, as a table."""
     rows = [
         [
-            escape(scoped_name(rule.scope, rule.step)),
+            escape(step_name(rule.scope, rule.step)),
             escape(short_rule(rule.rule)),
             str(rule.fired),
             str(rule.repairs) if rule.repairs else "",
@@ -52,4 +56,5 @@ def _rule_table(rules: list[RuleMetrics], page: Page) -> list[str]:
         ]
         for rule in rules
     ]
-    return page.table(rows, ["STEP", "RULE", "FIRED", "REPAIRS", "FAILED", "TIME", "RECOVERED"])
+    heads = ["STEP", "RULE", "FIRED", "REPAIRS", "FAILED", "TIME", "RECOVERED"]
+    return page.table(rows, heads, spare=(5, 4, 3, 6), status=None)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from resile.cli.display import output
 from resile.cli.display.lines import Lines
-from resile.cli.display.summary import route_lines
+from resile.cli.display.steps import route_lines
 from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher, Tally
 from resile.cli.parse import Call, refusal
 from resile.commands import rehearse as command
 from resile.commands.documents.answers import Rehearsal, RepairAttempt
+from resile.model.nested import step_name
 
 if TYPE_CHECKING:
     from resile.core.state import State
@@ -64,7 +65,7 @@ def rehearse(call: Call) -> int:
 def _lines(document: Rehearsal, page: output.Page) -> Iterator[str]:
     """The routes, the output of repairs, and the verdict."""
     if document.routes:
-        yield from (page.paint("bold", "Routes"), *route_lines(document.routes, page), "")
+        yield from (page.paint("bold", "What would be done"), *route_lines(document.routes, page), "")
     if document.repairs:
         yield page.paint("bold", "Repairs")
         for repair in document.repairs:
@@ -76,7 +77,7 @@ def _lines(document: Rehearsal, page: output.Page) -> Iterator[str]:
 
 def _repair(repair: RepairAttempt, page: output.Page) -> Iterator[str]:
     """One attempt that the rehearsal really ran."""
-    name = output.escape(output.scoped_name(repair.scope, repair.step))
+    name = output.escape(step_name(repair.scope, repair.step))
     number = f", attempt {repair.attempt}" if repair.attempt > 1 else ""
     how = output.escape(repair.message) or "completed"
     yield page.fit(f"  {name}{number}: {how} in {output.duration(repair.seconds)}")

@@ -11,7 +11,7 @@ from resile.cli.display import output
 from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher
 from resile.cli.parse import Call
 from resile.commands.load import CompileOptions
-from resile.commands.run import ResourceLimits, RunCall
+from resile.commands.start.call import Choice, Given, ResourceLimits, RunCall
 from resile.engine.env_files import CREDENTIALS
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES
@@ -27,48 +27,91 @@ T = TypeVar("T")
 
 def run(call: Call) -> int:
     """Run a workflow to its end."""
-    asked = RunCall(
+    asked = call_of(call)
+    if call.flag("dry-run"):
+        from resile.cli.commands.plan import show_plan
+
+        return show_plan(call, asked)
+    return drive_run(call, lambda watch: call.client.run(asked, watch, call.launcher))
+
+
+def call_of(call: Call) -> RunCall:
+    """The run that the caller asks for."""
+    return RunCall(
         path=call.word("FILE"),
-        inputs=call.texts("input"),
-        input_files=call.texts("input-file"),
-        limits=_limits(call),
-        output=call.text("output"),
+        inputs=_inputs(call),
+        limits=limits_of(call),
+        output=call.text("output") or call.settings.values.get("output"),
         retry_max=call.whole("retry-max"),
         loops_max=call.whole("max-loops"),
         failure_routing=not call.flag("no-failure-routing"),
+        force=call.flag("force"),
+        base=call.text("base"),
+        labels=call.pairs("label"),
         compile_options=CompileOptions(call.word("dialect"), call.word("profile")),
+        choice=Choice(tuple(call.texts("from")), tuple(call.texts("only")), tuple(call.texts("skip"))),
     )
-    return drive_run(call, lambda watch: call.client.run(asked, watch, call.launcher))
 
 
 def resume(call: Call) -> int:
     """Resume a run."""
-    limits = _limits(call)
+    limits = limits_of(call)
     return drive_run(call, lambda watch: call.client.resume(call.run, limits, watch, call.launcher))
 
 
 def rerun(call: Call) -> int:
     """Run it again."""
-    limits = _limits(call)
-    failed_only, as_new = call.flag("failed-only"), call.flag("as-new")
+    limits = limits_of(call)
+    failed_only, as_new, inputs = call.flag("failed-only"), call.flag("as-new"), _inputs(call)
     return drive_run(
         call,
-        lambda watch: call.client.rerun(call.run, limits, watch, call.launcher, failed_only=failed_only, as_new=as_new),
+        lambda watch: call.client.rerun(
+            call.run, limits, watch, call.launcher, failed_only=failed_only, as_new=as_new, inputs=inputs
+        ),
     )
 
 
 def drive_run(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
-    """Show progress while the command drives the run, then print the summary."""
-    finished, messages = drive(call, act)
+    """Show progress while the command drives the run, then print the summary and write the reports."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return _drive_and_report(call, act, [])
+    # We quote the output of steps, and GitHub would obey a line of it that looks like a command.
+    token = os.urandom(16).hex()
+    output.say(f"::stop-commands::{token}")
+    annotations: list[str] = []
+    try:
+        return _drive_and_report(call, act, annotations)
+    finally:
+        for line in (f"::{token}::", *annotations):
+            output.say(line)
+
+
+def _drive_and_report(call: Call, act: Callable[[ProgressWatcher], RunOutcome], annotations: list[str]) -> int:
+    """As drive_run, with the annotations for GitHub, where it wants some, added to the list."""
+    junit = call.text("junit")
+    if junit is not None:
+        from resile.cli.reports import refuse_unwritable
+
+        refuse_unwritable(junit)
+    finished = drive(call, act)
     if finished is None:
         return EXIT_CODES["interrupted"]
 
     def lines_of(document: RunDocument, page: output.Page) -> list[str]:
-        """The summary; `resume` and `rerun` also show messages of failures that earlier engines saw."""
-        from resile.cli.display.summary import last_messages, summary
+        """The summary."""
+        from resile.cli.display.summary import summary
 
-        earlier = {} if call.command.name == "run" else last_messages(document, call.client)
-        return summary(document, earlier | messages, page)
+        return summary(document, lambda jobs: call.client.last_failures(document.run, jobs), page)
+
+    if junit is not None or os.environ.get("GITHUB_ACTIONS") == "true":
+        from resile.cli.reports import annotation_lines, write_junit
+
+        failed = [job.id for job in finished.document.jobs if job.status in ("failed", "pending_failed")]
+        failures = call.client.last_failures(finished.run, failed)
+        known = {job: failure.message for job, failure in failures.items()}
+        if junit is not None:
+            write_junit(finished.document, known, junit)
+        annotations += annotation_lines(finished.document, known, finished.workflow)
 
     try:
         output.answer(call, finished.document, lines_of)
@@ -82,8 +125,8 @@ def drive_run(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
 
 def drive(
     call: Call, act: Callable[[ProgressWatcher], T], what: str = "run {run}", go_on: str = "resume {run}"
-) -> tuple[T | None, dict[int, str]]:
-    """Show progress while `act` drives a run; return its result, and the last message of every failed job.
+) -> T | None:
+    """Show progress while `act` drives a run; return its result.
 
     The result is None if the engine had to leave the run (a full disk, a lost lease). A message then says that `what`
     is interrupted, and that the command `go_on` continues it.
@@ -93,17 +136,17 @@ def drive(
     with ProgressWatcher(_display_for(call), _say_debug if call.flag("debug") else None) as watch:
         try:
             with output.stdout_reserved_for_json(call.json):
-                return act(watch), watch.messages
+                return act(watch)
         except (ResileError, OSError) as error:
-            if not watch.run or isinstance(error, StoreDamaged):
+            if not watch.run or isinstance(error, StoreDamaged) or call.server:
                 raise
             from resile.cli.display.problems import report
 
             report(error, json=call.json, debug=call.flag("debug"))
-            command = output.command_hint(go_on.format(run=watch.run), call.db)
+            command = output.command_hint(go_on.format(run=watch.run), output.place_of(call))
             after = "" if isinstance(error, StoreGone) else f"; `{command}` goes on"
             output.say(f"  {what.format(run=watch.run)} is interrupted{after}")
-            return None, watch.messages
+            return None
         finally:
             if call.launcher is not None:
                 # Close a launcher that no run used; one that was used is closed already.
@@ -112,6 +155,11 @@ def drive(
 
 def _display_for(call: Call) -> Display:
     """The display for this call: JSON for programs, lines for files, a live view for people."""
+    if call.flag("verbose"):
+        from resile.cli.display.verbose import Verbose
+
+        color = output.Page(call.color, sys.stderr).is_colored
+        return Verbose(call.client, every_event=call.flag("debug"), json=call.json, color=color)
     if call.json:
         return JsonDisplay()
     if call.flag("debug") or not output.is_terminal(sys.stderr):
@@ -153,10 +201,16 @@ def _reset_lines(result: ResetResult, page: output.Page) -> Iterator[str]:
     yield f"run {result.run}: {output.plural(result.reset, 'step')} reset; `{go_on}` runs them"
 
 
-def _limits(call: Call) -> ResourceLimits:
+def _inputs(call: Call) -> Given:
+    """The inputs that the caller gives."""
+    return Given(call.texts("input"), call.texts("input-file"), call.texts("inputs"))
+
+
+def limits_of(call: Call) -> ResourceLimits:
     """The resources that the caller lets a run use."""
     return ResourceLimits(
         max_parallel=call.whole("max-parallel"),
+        parallel_default=call.settings.values.get("max_parallel"),
         cpus=call.number("cpus"),
         memory_bytes=call.size("memory"),
         gpus=call.whole("gpus"),

@@ -8,20 +8,24 @@ policy asks for. With `--debug` every event is a line, whatever the size of the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from resile.cli.display.maps import Progress, event_words, in_item, report
-from resile.cli.display.output import clock, delay, duration, encode, escape, plural, say, scoped_name, short_rule
+from resile.cli.display.output import clock, delay, duration, encode, escape, plural, say, short_rule
 from resile.cli.display.watch import Display, Tally
 from resile.core.actions import Note
+from resile.model.nested import in_item, step_name
 from resile.model.workflow import Noop
 
 if TYPE_CHECKING:
+    from resile.cli.display.maps import Progress
     from resile.core.state import Job, State
 
 EVERY_STEP_MAX = 200
 EVERY_ITEM_MAX = 50
 LETTERS_SHOWN_MAX = 10
+# Of a run with many steps so many lines tell of failures, retries and repairs.
+TROUBLE_SHOWN_MAX = 100
 PROGRESS_SECONDS = 5.0
 
 # Runs with many steps do not show these events.
@@ -33,19 +37,27 @@ _FAN_OUT = (
 
 
 class Lines(Display):
-    """Shows progress as plain lines."""
+    """Shows progress as plain lines; `say` prints them."""
 
-    def __init__(self, *, every_event: bool) -> None:
+    def __init__(self, *, every_event: bool, say: Callable[[str], None] = say) -> None:
+        self._say = say
         self._every_event = every_event
         self._crowds: tuple[str, ...] = ()
         self._letters: dict[int, int] = {}
-        self._maps = Progress()
         self._next_progress: dict[str, float] = {}
+        self._trouble = 0
+
+    @cached_property
+    def _maps(self) -> Progress:
+        """The progress of maps; most workflows have none."""
+        from resile.cli.display.maps import Progress
+
+        return Progress()
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
         """Print the run's id, its workflow and its number of steps."""
         self.look_at(state, tally)
-        say(f"run {run}: {escape(state.workflow.name)}, {plural(tally.total, 'step')}")
+        self._say(f"run {run}: {escape(state.workflow.name)}, {plural(tally.total, 'step')}")
 
     def look_at(self, state: State, tally: Tally) -> None:
         """Decide how much to show: small runs in full, without an implicit `end`."""
@@ -68,7 +80,7 @@ class Lines(Display):
         """Write the lines of one batch in one call."""
         if self._every_event:
             lines = [
-                event_line(note.seq, note.at, note.type, scoped_name(note.scope, note.step), note.attempt, note.data)
+                event_line(note.seq, note.at, note.type, step_name(note.scope, note.step), note.attempt, note.data)
                 for note in notes
             ]
         else:
@@ -78,7 +90,7 @@ class Lines(Display):
         if not self._small and notes:
             lines += self._progress("steps", notes[-1].at, self._total_lines)
         if lines:
-            say("\n".join(lines))
+            self._say("\n".join(lines))
 
     def _line(self, note: Note) -> str:
         """The line of one event; empty for most."""
@@ -90,12 +102,21 @@ class Lines(Display):
         elif kind in _ROUTINE and (not self._small or note.step == self._silent):
             return ""
         else:
-            text = self._text(note, kind)
+            text = self._within_limit(self._text(note, kind), note.scope)
         return f"{clock(note.at)} {text}" if text else ""
+
+    def _within_limit(self, text: str, scope: str) -> str:
+        """The text; in a run with many steps, only the first of them."""
+        if not text or self._small or not scope:
+            return text
+        self._trouble += 1
+        if self._trouble <= TROUBLE_SHOWN_MAX:
+            return text
+        return "more failures are only counted" if self._trouble == TROUBLE_SHOWN_MAX + 1 else ""
 
     def _text(self, note: Note, kind: str) -> str:
         """One event in words."""
-        step, data = escape(scoped_name(note.scope, note.step)), note.data
+        step, data = escape(step_name(note.scope, note.step)), note.data
         match kind:
             case "step_started":
                 return f"{step} started"
@@ -126,7 +147,9 @@ class Lines(Display):
 
     def _fan_out(self, note: Note, kind: str) -> str:
         """One event of a map in words; for a large map only the totals of its items."""
-        step, data = escape(scoped_name(note.scope, note.step)), note.data
+        from resile.cli.display.maps import event_words, report
+
+        step, data = escape(step_name(note.scope, note.step)), note.data
         fan = self._state.fans.get(note.job)
         is_large = fan is not None and fan.goal > EVERY_ITEM_MAX
         match kind:
@@ -213,18 +236,14 @@ class Lines(Display):
         return self._maps.running(self._state, now, EVERY_ITEM_MAX + 1)
 
     def _total_lines(self, _now: float) -> list[str]:
-        tally = self._tally
-        failed = f", {tally.counts['failed']} failed" if tally.counts["failed"] else ""
-        return [f"{tally.done} of {tally.total} done, {tally.busy} running{failed}"]
+        return [self._tally.words]
 
 
 def _place(state: State, job: Job) -> str:
     """The prefix of the scope names of a map's items."""
-    from resile.core.fanout.naming import fan_action
+    from resile.core.fanout.naming import fan_name
 
-    scope = state.scopes[job.scope]
-    around = f"{scope.name}/" if scope.owner else ""
-    return f"{around}{fan_action(state, job).scope or state.step_of(job).name}"
+    return fan_name(state, job)
 
 
 def _because(note: Note) -> str:
@@ -237,8 +256,8 @@ def _because(note: Note) -> str:
 
 
 def event_line(seq: int, at: float, kind: str, step: str, attempt: int, data: object) -> str:
-    """One canonical event as a line, for `events` and `--debug`."""
+    """One canonical event as a line, for `events` and `--debug`; types are spelled one way, with underscores."""
     who = f" {escape(step)}" if step else ""
     number = f" attempt {attempt}" if attempt else ""
     evidence = f" {encode(data).decode()}" if data else ""
-    return f"{seq:>6} {clock(at)} {kind}{who}{number}{evidence}"
+    return f"{seq:>6} {clock(at)} {kind.replace('.', '_')}{who}{number}{evidence}"

@@ -26,11 +26,6 @@ REPORTED_LINES_MAX = 50
 REDRIVE = 0
 
 
-def in_item(scope: str) -> bool:
-    """Does a scope of this name belong to an item?"""
-    return any(part.partition("]")[0].isdigit() for part in scope.split("[")[1:])
-
-
 class Pace:
     """The speed of one fan-out, from the items finished in the last half minute."""
 
@@ -131,7 +126,9 @@ def event_words(kind: str, name: str, data: dict[str, Any]) -> str:
     """One event of a fan-out in words; empty for those that need none."""
     match kind:
         case "items_listed":
-            return f"{name}: {plural(data['total'], 'item')}"
+            kept = f", {data['kept']} done before" if data.get("kept") else ""
+            remarks = "".join(f"; {escape(remark)}" for remark in data.get("remarks", ()))
+            return f"{name}: {plural(data['total'], 'item')}{kept}{remarks}"
         case "item_dead_lettered":
             what = f": {escape(data['message'])}" if data.get("message") else ""
             return f"{escape(data['item'])} is kept as a dead letter, {data['reason'].replace('_', ' ')}{what}"

@@ -8,6 +8,7 @@ characters but colors (terminal.py), whatever stands in names, values and messag
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +28,9 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 STATUS_COLORS = {
     "completed": "green",
     "recovered": "green",
+    "tolerated": "yellow",
+    "waiting": "dim",
+    "skipped": "dim",
     "failed": "red",
     "running": "cyan",
     "recovering": "yellow",
@@ -36,7 +40,24 @@ STATUS_COLORS = {
     "canceled": "yellow",
     "terminated": "yellow",
 }
+# How statuses read for people; the others read as they are named.
+_STATUS_WORDS = {
+    "pending_failed": "parked",
+    "uninitialized": "waiting",
+    "blocked": "waiting",
+    "ready": "waiting",
+    "pending": "waiting",
+}
 TAIL_LINES_MAX = 10
+# The width of a page that is not a terminal: lines stay whole.
+ENDLESS_COLUMNS = 1_000_000
+CELL_COLUMNS_MIN = 8
+# A word with the blanks before it; a command in backticks is one word.
+# The beginning of a line with a word in a column of its own.
+# As texts: `re` compiles and keeps them when a long line is first folded, which a short run never does.
+_COLUMN = r" *\S+(?: \S+)? {2,}"
+_WORD = r"\s*(?:`[^`]*`|[^\s`]|`)+"
+_CODE = r"\x1b\[[0-9]*m"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")
 
 
@@ -45,7 +66,7 @@ def answer(call: Call, document: D, lines_of: Callable[[D, Page], Iterable[str]]
     if call.json:
         print_document(document)
     else:
-        write_text("\n".join(lines_of(document, Page(call.color, sys.stdout, call.db))) + "\n")
+        write_text("\n".join(lines_of(document, Page(call.color, sys.stdout, place_of(call)))) + "\n")
     return 0
 
 
@@ -141,15 +162,15 @@ def say(text: str) -> None:
 
 
 class Page:
-    """The text of a command on one stream: its colors, its width, and the database that hints repeat."""
+    """The text of a command on one stream: its colors, its width, and the option that hints repeat."""
 
-    __slots__ = ("columns", "db", "is_colored")
+    __slots__ = ("columns", "is_colored", "place")
 
-    def __init__(self, when: str, stream: TextIO, db: str | None = None) -> None:
+    def __init__(self, when: str, stream: TextIO, place: str = "") -> None:
         wants_color = is_terminal(stream) and not os.environ.get("NO_COLOR")
         self.is_colored = when == "always" or (when == "auto" and wants_color)
         self.columns = _columns(stream)
-        self.db = db
+        self.place = place
 
     def paint(self, color: str, text: str) -> str:
         """The text in this color, if colors are on and the text is not empty."""
@@ -161,23 +182,71 @@ class Page:
         return self.paint(STATUS_COLORS.get(status, ""), text or status)
 
     def command(self, words: str) -> str:
-        """A command for the user to copy, with the database of this call."""
-        return command_hint(words, self.db)
+        """A command for the user to copy, with the database or the server of this call."""
+        return command_hint(words, self.place)
 
     def fit(self, text: str) -> str:
         """The text, cut with an ellipsis if it is wider than the page."""
         return fit(text, self.columns)
 
-    def table(self, rows: Sequence[Sequence[str]], heads: Sequence[str] = (), indent: str = "") -> list[str]:
-        """Align columns; the widest one shrinks if the table would not fit. The second cell is a status."""
-        sizes = [max(map(width, cells)) for cells in zip(*([heads] if heads else []), *rows, strict=True)]
-        while sum(sizes) + 2 * (len(sizes) - 1) > self.columns - len(indent) and max(sizes) > 8:
-            sizes[sizes.index(max(sizes))] -= 1
+    def wrap_column(self, text: str) -> list[str]:
+        """The text on as many lines as its width needs; the second and later ones begin where its last column does."""
+        found = re.match(_COLUMN, re.sub(_CODE, "", text))
+        size = len(found[0]) if found else len(text) - len(text.lstrip()) + 4
+        return self.wrap(text, " " * min(size, self.columns // 2))
+
+    def wrap(self, text: str, hang: str = "") -> list[str]:
+        """The text on as many lines as its width needs; the second and later ones begin with `hang`."""
+        if self.columns == ENDLESS_COLUMNS or width(re.sub(_CODE, "", text)) <= self.columns:
+            return [text]
+        lines = [""]
+        for word in re.findall(_WORD, text):
+            if lines[-1].strip() and width(re.sub(_CODE, "", lines[-1] + word)) > self.columns:
+                lines.append(hang + word.lstrip())
+            else:
+                lines[-1] += word
+        return lines
+
+    def table(
+        self,
+        rows: Sequence[Sequence[str]],
+        heads: Sequence[str] = (),
+        indent: str = "",
+        spare: Sequence[int] = (),
+        status: int | None = 1,
+    ) -> list[str]:
+        """Align columns; the cells at the place `status` have its color, and are never cut. Heads are dim.
+
+        If the table would not fit, the widest column shrinks; if that is not enough, the columns at the places `spare`
+        are left out, the first of these first.
+        """
+        if not rows:
+            return []
+        room = self.columns - len(indent)
+        columns = zip(*([heads] if heads else []), *rows, strict=True)
+        sizes = _shrunk([max(map(width, cells)) for cells in columns], room, status)
+        if sum(sizes) + 2 * (len(sizes) - 1) > room and spare:
+            place, *others = spare
+            without = [[*row[:place], *row[place + 1 :]] for row in (heads, *rows)]
+            moved = [other - (other > place) for other in others]
+            return self.table(without[1:], without[0], indent, moved, status and status - (status > place))
         lines = [self.paint("dim", "  ".join(_cells(heads, sizes)).rstrip())] if heads else []
         for row in rows:
-            first, second, *others = _cells(row, sizes)
-            lines.append(indent + "  ".join([first, self.status(row[1], second), *others]).rstrip())
+            cells = _cells(row, sizes)
+            if status is not None:
+                cells[status] = self.status(row[status], cells[status])
+            lines.append(indent + "  ".join(cells).rstrip())
         return lines
+
+    def commands(self, commands: Iterable[tuple[str, str]]) -> list[str]:
+        """Commands for the user to copy, each with a remark: beside it, or below it where the page is narrow."""
+        found = list(commands)
+        size = max((len(command) for command, _ in found), default=0)
+        lines = [f"  {command:<{size}}  # {remark}" for command, remark in found]
+        if max(map(width, lines), default=0) <= self.columns:
+            return lines
+        # A command is never cut: it is there to be copied.
+        return [line for command, remark in found for line in (f"  {command}", *self.wrap(f"    # {remark}", "      "))]
 
     def tail(self, text: str, name: str, indent: str = "") -> list[str]:
         """The last lines of a step's output, under the name of the stream; nothing if it is empty."""
@@ -190,6 +259,16 @@ class Page:
         return [f"{indent}  {self.paint('dim', name + cut)}", *lines]
 
 
+def _shrunk(sizes: list[int], room: int, status: int | None) -> list[int]:
+    """The sizes of columns, the widest made smaller until all fit; that of the status stays."""
+    while sum(sizes) + 2 * (len(sizes) - 1) > room:
+        widest = max((place for place in range(len(sizes)) if place != status), key=sizes.__getitem__, default=0)
+        if sizes[widest] <= CELL_COLUMNS_MIN:
+            break
+        sizes[widest] -= 1
+    return sizes
+
+
 def _cells(row: Sequence[str], sizes: list[int]) -> list[str]:
     return [pad(fit(cell, size), size) for cell, size in zip(row, sizes, strict=True)]
 
@@ -200,14 +279,22 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def _columns(stream: TextIO) -> int:
-    """The width of a terminal; 80 if there is none, unless $COLUMNS says otherwise."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isdigit() and int(given):
-        return int(given)
+    """The width of a terminal, or what $COLUMNS says of it; anything else, such as a pipe, gets whole lines."""
     try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
+        size = os.get_terminal_size(stream.fileno()).columns or 80
     except OSError:
-        return 80
+        return ENDLESS_COLUMNS
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdigit() and int(given) else size
+
+
+def status_word(status: str, *, recovered: bool = False, tolerated: bool = False) -> str:
+    """The status of a step in the one word that people read everywhere."""
+    if recovered and status == "completed":
+        return "recovered"
+    if tolerated and status == "failed":
+        return "tolerated"
+    return _STATUS_WORDS.get(status, status)
 
 
 def duration(seconds: float) -> str:
@@ -226,16 +313,6 @@ def duration(seconds: float) -> str:
 def delay(seconds: float) -> str:
     """A wait for people; a short one to the millisecond, like its rule."""
     return duration(seconds) if seconds >= 1 else f"{round(seconds, 3):g} s"
-
-
-def size_bytes(count: int) -> str:
-    """A size for people: 512 kB, 12 MB, 3.4 GB."""
-    size = count / 1000
-    for unit in ("kB", "MB", "GB", "TB"):
-        if size < 1000 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.1f} {unit}" if size < 10 and unit != "kB" else f"{size:.0f} {unit}"
 
 
 def clock(at: float) -> str:
@@ -267,17 +344,6 @@ def escape(text: str) -> str:
     return "".join(
         letter if letter.isprintable() else " " if letter in "\n\t\r" else ascii(letter)[1:-1] for letter in text
     ).strip()
-
-
-def scoped_name(scope: str, step: str) -> str:
-    """The name of a step for people: inside a repair, prefixed with the step that it repairs.
-
-    Commands without a name are named after their key (`on_failure-1`), which is not repeated.
-    """
-    if scope in ("", "root"):
-        return step
-    owner, _, key = scope.rpartition(".")
-    return f"{owner}/{step}" if step.startswith(f"{key}-") else f"{scope}/{step}"
 
 
 def short_rule(rule: object) -> str:
@@ -317,13 +383,14 @@ def shell_quote(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def command_lines(commands: Iterable[tuple[str, str]]) -> list[str]:
-    """Commands for the user to copy, aligned, each with a remark."""
-    found = list(commands)
-    size = max((len(command) for command, _ in found), default=0)
-    return [f"  {command:<{size}}  # {remark}" for command, remark in found]
+def place_of(call: Call) -> str:
+    """The option that names the database or the server of this call; empty if it has none."""
+    for name in ("server", "db"):
+        if given := call.text(name):
+            return f" --{name} {shell_quote(given)}"
+    return ""
 
 
-def command_hint(verb: str, db: str | None) -> str:
-    """A command for the user to copy, with the database of this call."""
-    return f"resile {verb} --db {shell_quote(db)}" if db else f"resile {verb}"
+def command_hint(verb: str, place: str) -> str:
+    """A command for the user to copy, with the database or the server of this call."""
+    return f"resile {verb}{place}"

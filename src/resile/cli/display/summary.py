@@ -1,165 +1,172 @@
-"""The summary of a run for people: verdict, counts, routes, failures with their causes, and next commands.
+"""The summary of a run for people: verdict, counts, answers to failures, failures with their output, next commands.
 
-It is made from the JSON document of a run, so that `run` and `status` print the same. It shows only the first entries
-from inside the items of maps; the lines of the maps have the numbers.
+It is made from the JSON document of a run, so that `run` and `status` print the same; `status` adds the inputs and the
+steps. It shows only the first entries from inside the items of maps; the lines of the maps have the numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from resile.cli.display import output
-from resile.cli.display.maps import in_item, outcome, patterns
-from resile.commands.documents.runs import Route, RunDocument, RunJob
+from resile.commands.documents.runs import RunDocument, RunJob
+from resile.model.nested import in_item, path_part, step_name
 
 if TYPE_CHECKING:
-    from resile.commands.client import Client
+    from resile.model.failure import Failure
 
-FAILED_SHOWN_MAX = 20
-ITEMS_SHOWN_MAX = 10
-JOBS_SHOWN_MAX = 50
+FAILED_SHOWN_MAX = 10
+# So many failed steps show what they printed, and so many of them may be inside items.
+TAILS_SHOWN_MAX = 5
+ITEM_TAILS_SHOWN_MAX = 3
 NAME_COLUMNS_MIN = 8
+NAMES_SHOWN_MAX = 5
+INPUT_CHARACTERS_MAX = 200
+MESSAGE_CHARACTERS_MAX = 1_000
 
-_Placed = TypeVar("_Placed", RunJob, Route)
 
-
-def summary(document: RunDocument, messages: dict[int, str], page: output.Page) -> list[str]:
-    """The lines that `resile run` prints at the end; `messages` has the last message of each failed job."""
-    maps = [[outcome(name, numbers), *patterns(numbers, page)] for name, numbers in document.maps.items()]
-    lines = [
-        *_headline(document, page),
-        *(line for found in maps for line in found),
-        *_routes(document, page),
-        *_failed_steps("Failed", "failed", document, messages, page),
-        *_failed_steps("Parked", "pending_failed", document, messages, page),
-    ]
+def summary(
+    document: RunDocument,
+    failures_of: Callable[[Sequence[int]], dict[int, Failure]],
+    page: output.Page,
+    *,
+    with_steps: bool = False,
+) -> list[str]:
+    """The lines that `resile run` prints at the end; `failures_of` finds the last failures of some jobs."""
+    lines = _headline(document, page)
+    if with_steps or document.maps or document.routes:
+        lines += _details(document, page, with_steps)
+    lines += _failed_steps("Failed", "failed", document, failures_of, page)
+    lines += _failed_steps("Parked", "pending_failed", document, failures_of, page)
     commands = list(_next_commands(document, page))
-    return [*lines, "", page.paint("bold", "Next"), *output.command_lines(commands)] if commands else lines
+    return [*lines, "", page.paint("bold", "Next"), *page.commands(commands)] if commands else lines
 
 
-def last_messages(document: RunDocument, client: Client) -> dict[int, str]:
-    """The last message of each failed step of a run, by job, from its events."""
-    if not any(job.status in ("failed", "pending_failed") for job in document.jobs):
-        return {}
-    kinds = ["attempt_failed", "attempt_lost", "step_failed", "step_parked"]
-    events = client.events(document.run, kinds)
-    return {event.job or 0: event.data["message"] for event in events if event.data.get("message")}
+def _details(document: RunDocument, page: output.Page, with_steps: bool) -> list[str]:
+    """The outcome of maps and the answers to failures; `with_steps`, inputs and steps too."""
+    from resile.cli.display.steps import answers, item_lines, map_lines, step_lines
+
+    lines: list[str] = []
+    if with_steps:
+        lines += [*input_lines(document.inputs, page), "", *step_lines(document, page)]
+    inside = [*map_lines(document, page), *(item_lines(document, page) if with_steps else ())]
+    lines += ["", *inside] if with_steps and inside else inside
+    return [*lines, *answers(document, page)]
 
 
 def _headline(document: RunDocument, page: output.Page) -> list[str]:
-    """The verdict, the duration, and the counts; a long name is cut."""
+    """The verdict, the duration, and the counts, which add up to the number of steps; a long name is cut."""
     status = document.status
-    counts = structs.asdict(document.steps)
-    total = counts.pop("total")
-    words = [page.status(word, f"{count} {word}") for word, count in counts.items() if count]
     run = f"run {document.run}"
     took = f"{'for' if status == 'running' else 'after'} {output.duration(document.duration_seconds)}"
     room = page.columns - len(f"{run}  {status} {took}")
     name = output.fit(output.escape(document.workflow), max(room, NAME_COLUMNS_MIN))
+    words = [
+        page.status(word, f"{count} {word}") + (f" ({counts_of})" if counts_of else "")
+        for word, count, counts_of in _counts(document)
+        if count
+    ]
+    total = output.plural(document.steps.total, "step")
     return [
         f"{run} {name} {page.paint('bold', page.status(status))} {took}",
-        output.plural(total, "step") + (": " + ", ".join(words) if words else ""),
+        *page.wrap(total + (": " + ", ".join(words) if words else ""), "  "),
     ]
 
 
-def jobs(document: RunDocument, page: output.Page) -> list[str]:
-    """The jobs as a table: all of them in a small run, those that did not complete in a large one."""
-    listed = document.jobs
-    if len(listed) > JOBS_SHOWN_MAX:
-        listed = [job for job in listed if job.status != "completed"]
-        listed = _first_items(listed)[:JOBS_SHOWN_MAX]
-    hidden = len(document.jobs) - len(listed)
-    rows = [
-        [
-            output.escape(output.scoped_name(job.scope, job.step)),
-            job.status,
-            str(job.attempts) if job.attempts else "",
-            "" if job.exit_code is None else str(job.exit_code),
-            output.duration(job.seconds) if job.attempts else "",
-            _remark(job),
-        ]
-        for job in listed
-    ]
-    lines = page.table(rows, ["STEP", "STATUS", "TRIES", "EXIT", "TIME", ""]) if rows else []
-    return [*lines, f"and {output.plural(hidden, 'more job')}; --json lists all"] if hidden else lines
+def _counts(document: RunDocument) -> Iterator[tuple[str, int, str]]:
+    """Each status with its number of steps, and how many of them are special."""
+    counts = structs.asdict(document.steps)
+    left, recovered = counts.pop("total"), counts.pop("recovered")
+    for word, count in counts.items():
+        left -= count
+        yield word, count, f"{recovered} recovered" if word == "completed" and recovered else ""
+    under_way = [job for job in document.jobs if job.scope == "root" and job.status in ("running", "recovering")]
+    for word in ("running", "recovering"):
+        count = min(left, sum(job.status == word for job in under_way))
+        left -= count
+        yield word, count, ""
+    yield "waiting", left, ""
 
 
-def _first_items(found: Sequence[_Placed]) -> list[_Placed]:
-    """All entries of the workflow itself, and the first entries of items."""
-    kept: list[_Placed] = []
-    items = 0
-    for entry in found:
-        inside = in_item(entry.scope)
-        items += inside
-        if not inside or items <= ITEMS_SHOWN_MAX:
-            kept.append(entry)
-    return kept
-
-
-def _remark(job: RunJob) -> str:
-    """What the last column of a job says."""
-    if job.cause:
-        return f"{output.escape(job.cause.step)} is {job.cause.status}"
-    if job.output_lost:
-        return "its output is lost"
-    return "tolerated" if job.tolerated else "recovered" if job.recovered else ""
-
-
-def _routes(document: RunDocument, page: output.Page) -> list[str]:
-    """The routes that were taken, under a heading; only some of those in items."""
-    if not document.routes:
-        return []
-    shown = _first_items(document.routes)
-    hidden = len(document.routes) - len(shown)
-    more = [f"  and {hidden} more inside items; --json lists all"] if hidden else []
-    return ["", page.paint("bold", "Routes"), *route_lines(shown, page), *more]
-
-
-def route_lines(routes: list[Route], page: output.Page) -> list[str]:
-    """One line for each route: when, the action, the step and attempt, and the rule or the judge's reason."""
-    rows = [
-        [
-            output.clock(output.moment(route.at)),
-            _way(route),
-            output.escape(output.scoped_name(route.scope, route.step)),
-            f"attempt {route.attempt}",
-            output.escape(route.rule.text if route.trigger == "judge" else output.short_rule(route.rule)),
-        ]
-        for route in routes
-    ]
-    return page.table(rows, indent="  ")
-
-
-def _way(route: Route) -> str:
-    who = "judge " if route.trigger == "judge" else ""
-    target = f" {output.escape(route.target)}" if route.target else ""
-    return f"{who}{route.action}{target}"
+def input_lines(inputs: dict[str, Any], page: output.Page) -> list[str]:
+    """The inputs of a run, one on each line, long values cut."""
+    lines: list[str] = []
+    for name, value in inputs.items():
+        text = value if isinstance(value, str) else output.encode(value).decode()
+        lines.append(page.fit(f"input {output.escape(name)}: {output.fit(output.escape(text), INPUT_CHARACTERS_MAX)}"))
+    return lines
 
 
 def _failed_steps(
-    heading: str, status: str, document: RunDocument, messages: dict[int, str], page: output.Page
+    heading: str,
+    status: str,
+    document: RunDocument,
+    failures_of: Callable[[Sequence[int]], dict[int, Failure]],
+    page: output.Page,
 ) -> Iterator[str]:
-    """The steps with this status, each with its last message."""
+    """The steps with this status: the last message, the end of what each printed, and the steps that it canceled."""
     # A later visit of the same step (a retried item or child) has the current status.
     last = {(job.scope, job.step): job for job in document.jobs}
-    failed = [job for job in last.values() if job.status == status]
+    failed = [job for job in last.values() if job.status == status and _stands(job, document)]
     if not failed:
         return
+    from resile.cli.display.steps import first_items
+
     yield from ("", page.paint("bold", heading))
     # Steps of the workflow itself come first: they decided the run.
-    shown = sorted(_first_items(failed), key=lambda job: in_item(job.scope))[:FAILED_SHOWN_MAX]
-    for job in shown:
+    shown = sorted(first_items(failed), key=lambda job: (in_item(job.scope), job.scope != "root"))[:FAILED_SHOWN_MAX]
+    found = failures_of([job.id for job in shown])
+    victims = _victims(document)
+    inside = 0
+    for number, job in enumerate(shown):
         how = [] if job.exit_code is None else [f"exit code {job.exit_code}"]
         how.append(output.plural(job.attempts, "attempt"))
         how += ["tolerated"] if job.tolerated else []
-        yield f"  {page.paint('red', output.escape(output.scoped_name(job.scope, job.step)))}: {', '.join(how)}"
-        if message := output.escape(messages.get(job.id, "")):
-            yield page.fit(f"    {message}")
+        name = page.paint("red", output.escape(step_name(job.scope, job.step)))
+        yield from page.wrap(f"  {name}: {', '.join(how)}", "      ")
+        inside += in_item(job.scope)
+        if failure := found.get(job.id):
+            message = output.fit(output.escape(failure.message), MESSAGE_CHARACTERS_MAX)
+            yield from page.wrap(f"    {message}", "      ") if message else ()
+            if number < TAILS_SHOWN_MAX and inside <= ITEM_TAILS_SHOWN_MAX:
+                yield from page.tail(failure.stdout, "stdout", "  ")
+                yield from page.tail(failure.stderr, "stderr", "  ")
+        if names := victims.get(job.id):
+            yield from page.wrap(f"    canceled because of it: {_name_list(names)}", "      ")
     if len(failed) > len(shown):
-        yield f"  and {len(failed) - len(shown)} more"
+        tells = "`" + page.command(f"{'explain' if status == 'failed' else 'parked'} {document.run}") + "`"
+        yield from page.wrap(f"  and {len(failed) - len(shown)} more; {tells} tells of them", "  ")
+
+
+def _stands(job: RunJob, document: RunDocument) -> bool:
+    """Is a failure still one? What failed inside a step that recovered is over."""
+    if job.scope == "root" or in_item(job.scope):
+        return True
+    # The name of a scope begins with the name of the step around it.
+    around = [found for found in document.jobs if found.scope == "root" and job.scope.startswith(found.step)]
+    return not around or any(found.status not in ("completed", "skipped") for found in around)
+
+
+def _victims(document: RunDocument) -> dict[int, list[str]]:
+    """The names of the canceled steps, by the job that is the first cause."""
+    causes = {job.id: job.cause.job for job in document.jobs if job.cause is not None}
+    found: dict[int, list[str]] = {}
+    for job in document.jobs:
+        if job.status == "canceled" and job.cause is not None:
+            first, seen = job.cause.job, {job.id}
+            while first in causes and first not in seen:
+                seen.add(first)
+                first = causes[first]
+            found.setdefault(first, []).append(step_name(job.scope, job.step))
+    return found
+
+
+def _name_list(names: list[str]) -> str:
+    first = ", ".join(map(output.escape, names[:NAMES_SHOWN_MAX]))
+    return f"{first} and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else first
 
 
 def _next_commands(document: RunDocument, page: output.Page) -> Iterator[tuple[str, str]]:
@@ -167,11 +174,10 @@ def _next_commands(document: RunDocument, page: output.Page) -> Iterator[tuple[s
     run, status = document.run, document.status
     if status == "failed":
         yield page.command(f"explain {run}"), "which rules answered, and why"
-        failed = [job for job in document.jobs if job.status == "failed" and not job.tolerated]
-        culprit = next((job for job in failed if job.scope == "root"), None)
-        # Without an exit code there was no process, and no output.
-        if culprit is not None and culprit.exit_code is not None:
-            yield page.command(f"logs {run} {output.shell_quote(culprit.step)}"), "what it printed"
+        culprit = _first_with_output(document)
+        if culprit is not None:
+            name = output.shell_quote(step_name(culprit.scope, culprit.step))
+            yield page.command(f"logs {run} {name}"), "what it printed"
     if status in ("failed", "canceled"):
         yield page.command(f"rerun {run} --failed-only"), "run again what did not complete"
     if status == "parked" or (status in ("interrupted", "running") and document.steps.parked):
@@ -192,6 +198,21 @@ def _next_commands(document: RunDocument, page: output.Page) -> Iterator[tuple[s
         if status in ("completed", "failed", "canceled"):
             named = [name for name, numbers in document.maps.items() if numbers.dead_letters]
             yield from ((command, "run them again") for command in retry_commands(run, named, page))
+
+
+def _first_with_output(document: RunDocument) -> RunJob | None:
+    """The first failed step that ran a process: a failed map or child stands for the first failed step inside it."""
+    failed = [job for job in document.jobs if job.status == "failed" and not job.tolerated]
+    found = None
+    inner = next((job for job in failed if job.scope == "root"), None)
+    while inner is not None:
+        found = inner
+        path = path_part(found.step) if found.scope == "root" else f"{found.scope}/{path_part(found.step)}"
+        inner = next((job for job in failed if job.scope == path or job.scope.startswith(f"{path}[")), None)
+    # Without an exit code there was no process, and a map prints nothing itself.
+    if found is None or found.exit_code is None or found.step in document.maps:
+        return None
+    return found
 
 
 def retry_commands(run: int, maps: list[str], page: output.Page) -> list[str]:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from resile.core.state import State
     from resile.engine.loop import Interrupt
 
-MESSAGES_MAX = 200
-ITEM_MESSAGES_MAX = 100
 RECENT_MAX = 5
 
 SETTLED = {
@@ -42,19 +40,20 @@ SETTLED = {
 
 
 class Tally:
-    """Counts of a run: its steps by status, the running steps, and the last messages of failed steps.
+    """Counts of a run: its steps by status, the running attempts, and the latest failures.
 
-    `before` is the number of steps that had ended when the engine took over the run, or that a new epoch keeps. Only
-    steps of the workflow itself are counted, not those inside items and child workflows.
+    Only steps of the workflow itself are counted, not those inside items and child workflows, so that `done`, `active`,
+    `recovering`, `parked` and `waiting` add up to `total`. `before` is the number of steps that had ended when the
+    engine took over the run, or that a new epoch keeps. `failing` has the last failed attempt of each job whose failure
+    is being answered, `recent` the latest failures that stand.
     """
 
     def __init__(self, state: State) -> None:
         self.total = 0
         self._state = state
-        self._item_messages = 0
         self.counts: Counter[str] = Counter()
         self.running: dict[int, Note] = {}
-        self.messages: dict[int, str] = {}
+        self.failing: dict[int, Note] = {}
         self.recent: deque[Note] = deque(maxlen=RECENT_MAX)
         self._settled: dict[int, str] = {}
         self._end = state.workflow.end.name
@@ -72,13 +71,38 @@ class Tally:
     @property
     def done(self) -> int:
         """The number of steps that have ended."""
-        return len(self._settled)
+        return len(self._settled) - self.counts["parked"]
+
+    @property
+    def active(self) -> int:
+        """The number of steps of the workflow itself that run."""
+        return self._of_workflow(self.running)
+
+    @property
+    def recovering(self) -> int:
+        """The number of steps whose failure is being answered: they wait for a retry, or a handler runs."""
+        return self._of_workflow(self.failing)
 
     @property
     def waiting(self) -> int:
-        """The number of steps that neither run nor have ended."""
-        running = sum(note.scope == "root" and note.step != self._end for note in list(self.running.values()))
-        return max(0, self.total - self.done - running)
+        """The number of steps that have not started."""
+        return max(0, self.total - len(self._settled) - self.active - self.recovering)
+
+    @property
+    def words(self) -> str:
+        """The counts in words: `3 of 60 done (1 failed), 4 running, 53 waiting`."""
+        special = [f"{count} {word}" for word in ("failed", "tolerated") if (count := self.counts[word])]
+        parts = [f"{self.done} of {self.total} done" + (f" ({', '.join(special)})" if special else "")]
+        numbers = {
+            "running": self.active,
+            "recovering": self.recovering,
+            "parked": self.counts["parked"],
+            "waiting": self.waiting,
+        }
+        return ", ".join([*parts, *(f"{count} {word}" for word, count in numbers.items() if count)])
+
+    def _of_workflow(self, notes: dict[int, Note]) -> int:
+        return sum(note.scope == "root" and note.step != self._end for note in list(notes.values()))
 
     @property
     def busy(self) -> int:
@@ -92,30 +116,29 @@ class Tally:
             kind = note.type
             if kind == "attempt_started":
                 self.running[note.job] = note
+                self.failing.pop(note.job, None)
                 if note.job in self._settled:
                     self.counts[self._settled.pop(note.job)] -= 1
             elif kind == "attempt_succeeded":
                 self.running.pop(note.job, None)
             elif kind in SETTLED:
                 self.running.pop(note.job, None)
+                failed = self.failing.pop(note.job, None)
+                if kind in ("step_failed", "step_parked"):
+                    self.recent.append(note if "message" in note.data or failed is None else failed)
                 if note.scope == "root" and note.step != self._end:
                     tolerated = bool(note.data.get("tolerated"))
                     self._settle(note.job, "tolerated" if tolerated else SETTLED[kind])
-                if kind in ("step_completed", "step_recovered", "step_skipped"):
-                    self.messages.pop(note.job, None)
-                elif message := note.data.get("message"):
-                    self._remember(note, message)
             elif kind in ("attempt_failed", "attempt_lost"):
                 self.running.pop(note.job, None)
-                self._remember(note, note.data.get("message", ""))
-                self.recent.append(note)
+                self.failing[note.job] = note
             elif kind == "run_resumed" and "epoch" in note.data:
                 self._start_over(note.data["failed_only"])
 
     def _start_over(self, failed_only: bool) -> None:
         """Start a new epoch: completed steps stay, or none do."""
         self.running.clear()
-        self.messages.clear()
+        self.failing.clear()
         for job, word in list(self._settled.items()):
             if not failed_only or word not in ("completed", "recovered"):
                 del self._settled[job]
@@ -129,15 +152,6 @@ class Tally:
             self.counts[before] -= 1
         self._settled[job] = word
         self.counts[word] += 1
-
-    def _remember(self, note: Note, message: str) -> None:
-        """Keep the last message of a failed step, for as many steps as a summary shows; items leave room for others."""
-        if note.job not in self.messages:
-            within_item = "[" in note.scope
-            if len(self.messages) >= MESSAGES_MAX or (within_item and self._item_messages >= ITEM_MESSAGES_MAX):
-                return
-            self._item_messages += within_item
-        self.messages[note.job] = message
 
 
 def _word(status: str, recovered: bool, tolerated: bool) -> str:
@@ -223,10 +237,9 @@ class ProgressWatcher:
         """Show a warning of the engine."""
         self._display.announce(text)
 
-    @property
-    def messages(self) -> dict[int, str]:
-        """The last message of every failed job, by its id."""
-        return {} if self.tally is None else self.tally.messages
+    def introduce(self, text: str) -> None:
+        """Say what the file was taken for, before the display begins."""
+        say(f"resile: {text}")
 
     def _stop(self, _number: int, _frame: object) -> None:
         """Handle a signal: the first one stops gently, the second kills the running steps."""

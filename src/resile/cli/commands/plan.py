@@ -1,0 +1,71 @@
+"""`run --dry-run`: prints the plan of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resile.cli.display import output
+from resile.cli.parse import Call, refusal
+from resile.commands.documents.plan import PlannedStep, RunPlan
+from resile.commands.start.call import RunCall
+from resile.commands.start.dry_run import dry_run
+
+# Options about what steps print and how a run ends.
+_ONLY_WITH_STEPS = ("verbose", "debug", "junit")
+
+
+def show_plan(call: Call, asked: RunCall) -> int:
+    """Print what a run would do; nothing runs."""
+    for option in _ONLY_WITH_STEPS:
+        if call.flag(option):
+            raise refusal(f"--dry-run runs no step, so --{option} has nothing to show", "leave one of them out")
+    if call.launcher is not None:
+        call.launcher.socket.close()
+    plan = dry_run(asked)
+    for warning in plan.warnings:
+        output.say(f"resile: {warning}")
+    return output.answer(call, plan, _lines)
+
+
+def _lines(plan: RunPlan, page: output.Page) -> Iterator[str]:
+    """The plan: a heading, the groups, and what stands beside them."""
+    count = f"{output.plural(plan.steps, 'step')} in {output.plural(len(plan.groups), 'group')}"
+    name = page.paint("bold", output.escape(plan.workflow))
+    yield f"{name}: {count}, at most {plan.max_parallel} at a time; nothing runs"
+    for name, value in plan.inputs.items():
+        yield f"  input {output.escape(name)} = {output.escape(_value(value))}"
+    if plan.left_out:
+        yield f"  left out: {', '.join(map(output.escape, plan.left_out))}"
+    for number, group in enumerate(plan.groups, 1):
+        together = " (in parallel)" if len(group) > 1 else ""
+        yield from ("", page.paint("bold", f"{number}.{together}"))
+        for step in group:
+            yield from _step(step, page, "  ")
+    if plan.called:
+        yield from ("", page.paint("bold", "when called"))
+        for step in plan.called:
+            yield from _step(step, page, "  ")
+    yield from ("", page.paint("bold", "at the end"))
+    yield from _step(plan.end, page, "  ")
+
+
+def _value(value: object) -> str:
+    """The value of an input: a text as it is, other data as JSON."""
+    return value if isinstance(value, str) else output.encode(value).decode()
+
+
+def _step(step: PlannedStep, page: output.Page, indent: str) -> Iterator[str]:
+    """One step: its name and conditions, what it runs, and the steps inside it."""
+    about = []
+    if step.needs:
+        about.append(f"after {', '.join(step.needs)}")
+    if step.arcs_from:
+        about.append(f"if an arc of {', '.join(step.arcs_from)} leads here")
+    if step.when is not None:
+        about.append(f"when {step.when}")
+    heading = f"{indent}{page.paint('bold', output.escape(step.step))}  {step.action}"
+    yield heading + (output.escape(f"  ({'; '.join(about)})") if about else "")
+    for line in step.runs.rstrip("\n").split("\n") if step.runs else ():
+        yield f"{indent}    {output.escape(line)}"
+    for inner in step.steps:
+        yield from _step(inner, page, indent + "    ")

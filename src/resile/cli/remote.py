@@ -1,0 +1,36 @@
+"""`--server`: which commands a server answers."""
+
+from __future__ import annotations
+
+from resile.cli.parse import Call, refusal
+
+# The commands that a server answers; a family by its first word.
+REMOTE = frozenset(
+    (
+        *("run", "submit", "resume", "rerun", "cancel", "answer", "judge", "prune", "token", "dlq", "worker"),
+        *("ls", "status", "logs", "events", "parked", "explain", "metrics", "graph", "mcp"),
+    )
+)
+# The commands that would use another database than the rest, if they ignored the environment.
+_OF_DATABASE = frozenset(("reset", "recover", "db check"))
+_LOCAL_OPTIONS = {
+    "export": "`resile logs RUN STEP` prints the output; files are made on the server's machine, with --db",
+    "credentials": "the server has credentials of its own",
+}
+
+
+def refuse_local(call: Call) -> None:
+    """Refuse a command, or an option of it, that a server does not answer; $RESILE_SERVER alone means only others."""
+    name = call.command.name
+    if call.db:
+        raise refusal("--server and --db exclude each other", "a server has a database of its own")
+    if name.split()[0] not in REMOTE:
+        if call.text("server"):
+            raise refusal(f"`resile {name}` works on this machine, not through a server", "leave out --server")
+        if name in _OF_DATABASE:
+            hint = "name the database with --db, or unset RESILE_SERVER"
+            raise refusal(f"`resile {name}` works on a database, and RESILE_SERVER names a server", hint)
+        return
+    for option, hint in _LOCAL_OPTIONS.items():
+        if call.flag(option):
+            raise refusal(f"--{option} works on this machine, not through a server", hint)
