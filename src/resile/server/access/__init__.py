@@ -1,0 +1,1 @@
+"""Who may: tokens and their roles, and where a request may come from."""

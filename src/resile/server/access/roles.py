@@ -1,0 +1,25 @@
+"""Roles: viewer reads, operator also acts, admin may do all; worker has the paths of workers and no others."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from resile.commands.service.tokens import Role
+
+_INCLUDED_IN: dict[Role, frozenset[str]] = {
+    "viewer": frozenset({"viewer", "operator", "admin"}),
+    "operator": frozenset({"operator", "admin"}),
+    "worker": frozenset({"worker", "admin"}),
+    "admin": frozenset({"admin"}),
+}
+
+
+class Identity(Struct, frozen=True):
+    """Who asks: the name of a token, or the local user of a server without tokens."""
+
+    name: str
+    role: Role
+
+    def may(self, role: Role) -> bool:
+        """Does the role of the caller include this one?"""
+        return self.role in _INCLUDED_IN[role]

@@ -1,0 +1,150 @@
+"""What callers do to runs: each act is in the store before it is answered, and the host is rung.
+
+no engine drives the run   the act is recorded here, under the run's lease, and the run is handed to the servers
+an engine drives it        a request is left for it; where the caller needs the engine's answer, wait for it
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from resile.commands.judge import Judgement
+from resile.commands.judge import answer as answer_question
+from resile.commands.judge import judge as judge_failure
+from resile.commands.start.call import Given
+from resile.commands.start.prepare import inputs_for
+from resile.engine.replay import fold_log, row_of
+from resile.errors import ResileError
+from resile.model.status import RUN_ENDED
+from resile.server.problems import Problem
+from resile.store.lease import boot_seconds
+
+if TYPE_CHECKING:
+    from resile.commands.documents.answers import JudgementResult
+    from resile.server.declarations import Request
+    from resile.server.stores import Connection
+    from resile.store.server_tables import SharedStore
+
+ANSWER_SECONDS_MAX = 10.0
+LOOK_SECONDS = 0.2
+
+
+async def judge(request: Request, run: int, job: str, judgement: Judgement) -> JudgementResult:
+    """Judge a parked failure, and let the run go on."""
+    by = request.identity.name
+    return await _decide(request, run, lambda store: judge_failure(store, run, job, judgement, by))
+
+
+async def answer(request: Request, run: int, step: str, text: str) -> JudgementResult:
+    """Answer the question of a step, and let the run go on."""
+    by = request.identity.name
+    return await _decide(request, run, lambda store: answer_question(store, run, step, text, by))
+
+
+async def _decide(request: Request, run: int, decide: Callable[[SharedStore], JudgementResult]) -> JudgementResult:
+    """Decide on a parked failure, and let the run go on."""
+
+    def act(connection: Connection) -> JudgementResult:
+        """Write the judgement to the log, then hand the run to the servers unless an engine has it."""
+        try:
+            found = decide(connection.store)
+        except ResileError as error:
+            if error.code == "run-ended":
+                raise Problem("not_parked", error.message, hint=error.hint) from error
+            raise
+        if not found.driven:
+            connection.tables.enqueue(run, time.time())
+        return found
+
+    found = await request.server.stores.write(act)
+    request.server.host.ring()
+    return found
+
+
+async def cancel(request: Request, run: int, reason: str) -> None:
+    """Ask for the end of a run."""
+    body = {"by": request.identity.name, "reason": reason}
+
+    def act(connection: Connection) -> None:
+        """Leave the request, for the engine of now or for the next one."""
+        _refuse_ended(connection, run)
+        connection.tables.enqueue(run, time.time())
+        connection.store.request(run, time.time(), "cancel", body)
+
+    await request.server.stores.write(act)
+    request.server.host.ring()
+
+
+async def resume(request: Request, run: int) -> None:
+    """Hand a run that no engine drives to the servers."""
+    body = {"by": request.identity.name}
+
+    def act(connection: Connection) -> None:
+        """Hand it over; the request says who did."""
+        _refuse_ended(connection, run)
+        _refuse_driven(connection, run)
+        connection.store.request(run, time.time(), "resume", body)
+        connection.tables.enqueue(run, time.time())
+
+    await request.server.stores.write(act)
+    request.server.host.ring()
+
+
+async def rerun(request: Request, run: int, failed_only: bool, inputs: dict[str, Any] | None) -> None:
+    """Begin the next epoch of a run that has ended; `inputs` replace its own of the same names."""
+    body: dict[str, Any] = {"failed_only": failed_only}
+
+    def check(connection: Connection) -> None:
+        """Refuse a run that has not ended, and inputs that it does not have."""
+        row = row_of(connection.store, run)
+        if row.status not in RUN_ENDED:
+            raise Problem("run_active", f"run {run} has not ended", hint="cancel it, or wait until it has ended")
+        if inputs:
+            body["inputs"] = inputs_for(fold_log(connection.store, row), Given(objects=inputs))
+
+    await request.server.stores.read(check)
+    await ask(request, run, "rerun", body)
+
+
+def _refuse_ended(connection: Connection, run: int) -> None:
+    row = row_of(connection.store, run)
+    if row.status in RUN_ENDED:
+        raise Problem("run_ended", f"run {run} has ended: it is {row.status}")
+
+
+def _refuse_driven(connection: Connection, run: int) -> None:
+    if connection.store.lease(run, boot_seconds()) is not None:
+        raise Problem("run_active", f"run {run} is being driven")
+
+
+async def ask(request: Request, run: int, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Leave a request for the engine of a run, and wait for its answer; raises the Problem that it answers with."""
+
+    def leave(connection: Connection) -> int:
+        """Leave the request, and see to it that an engine comes."""
+        connection.tables.enqueue(run, time.time())
+        return connection.store.request(run, time.time(), kind, {**body, "by": request.identity.name})
+
+    server = request.server
+    number = await server.stores.write(leave)
+    server.host.ring()
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    while time.monotonic() < deadline:
+        version = server.watcher.version
+        result = await server.stores.read(lambda connection: connection.store.result(number))
+        if result is not None:
+            return _result_of(result)
+        await server.watcher.wait_beyond(version, LOOK_SECONDS)
+    hint = "its events will show whether it has been done"
+    raise Problem("no_answer", f"the engine of run {run} has been asked and has not answered", hint=hint)
+
+
+def _result_of(result: dict[str, Any]) -> dict[str, Any]:
+    """What the engine answered, if it did what it was asked to."""
+    error = result.get("error")
+    if error is None:
+        return result
+    code = str(error.get("code", "")).replace("-", "_")
+    raise Problem(code, str(error.get("message", "")), hint=str(error.get("hint", "")))

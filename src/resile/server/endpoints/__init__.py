@@ -1,0 +1,1 @@
+"""The endpoints of the API, one module for each subject; each has a table of its routes."""

@@ -1,0 +1,105 @@
+"""The server itself: its health, its version, the document of its API, its metrics."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from resile.server.answers import Health, Version
+from resile.server.declarations import TEXT, Answer, Request, Route
+from resile.server.problems import Problem
+from resile.version import __version__
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from resile.store.server_tables import ServerTables
+
+_PROBE = "readyz"
+
+
+async def healthz(_request: Request) -> Health:
+    """The process answers."""
+    return Health("ok")
+
+
+async def readyz(request: Request) -> Health:
+    """The store can be written, and the server does not stop."""
+    if request.server.is_stopping:
+        raise Problem("stopping", "the server stops")
+    await request.server.stores.write(lambda connection: _write(connection.tables))
+    return Health("ok")
+
+
+def _write(tables: ServerTables) -> None:
+    """Write to the store, and take it back."""
+    tables.begin_call(_PROBE, "", time.time())
+    tables.forget_call(_PROBE)
+
+
+async def version(_request: Request) -> Version:
+    """The version of the server."""
+    return Version(__version__, "v1")
+
+
+def openapi(request: Request) -> bytes:
+    """This document, made when it is first asked for."""
+    return request.server.make_openapi()
+
+
+async def metrics(request: Request) -> Response:
+    """The metrics of the server in the text format of Prometheus."""
+    from resile.server.metrics.exposition import exposition
+
+    return await exposition(request.server)
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/healthz",
+        handler=healthz,
+        about="Does the server answer?",
+        role=None,
+        runs="loop",
+        at_root=True,
+        answers={200: Answer("It does", Health)},
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        handler=readyz,
+        about="Can the server drive runs now?",
+        role=None,
+        runs="loop",
+        at_root=True,
+        answers={200: Answer("It can", Health)},
+        problems=("stopping", "store_unavailable"),
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        handler=metrics,
+        about="The metrics of the server, for Prometheus",
+        runs="loop",
+        at_root=True,
+        answers={200: Answer("The metrics", media=TEXT)},
+    ),
+    Route(
+        method="GET",
+        path="/openapi.json",
+        handler=openapi,
+        about="This document",
+        role=None,
+        answers={200: Answer("The document", dict)},
+    ),
+    Route(
+        method="GET",
+        path="/version",
+        handler=version,
+        about="The version of the server",
+        role=None,
+        runs="loop",
+        answers={200: Answer("The version", Version)},
+    ),
+)

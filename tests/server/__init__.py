@@ -1,0 +1,1 @@
+"""The server: a real process on loopback with a real database."""
