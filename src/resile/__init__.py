@@ -1,6 +1,6 @@
 """Resile: a workflow engine whose subject is failure.
 
-    from resile import Workflow, run, step          docs/python.md
+    from resile import Workflow, run, step          docs/guides/python.md
 
 The names below are the public API; each is loaded when it is first asked for, so `import resile` costs nothing.
 """

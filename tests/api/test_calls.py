@@ -192,9 +192,14 @@ def test_map_calls_the_function_for_each_item(place: Place, workers: Any) -> Non
 
 
 def test_items_that_fail_are_dead_letters(place: Place) -> None:
-    """An error policy of a map means what it means in a file; without one failed items are kept."""
+    """An error policy of a map means what it means in a file; without one a failed item fails the map."""
     with Workflow("t") as flow:
-        kept = f.odd.map([1, 2, 3])
+        f.odd.map([1, 2, 3])
+    run = place.run(flow)
+    counts = run.document["maps"]["odd"]
+    assert (run.status, counts["successful"], counts["failed"], counts["dead_letters"]) == ("failed", 2, 1, 1)
+    with Workflow("t") as flow:
+        kept = f.odd.map([1, 2, 3], error_policy={"continue_on_failure": True})
     run = place.run(flow)
     assert (run.status, run.result(kept)) == ("completed", [1, 3])
     assert run.document["maps"]["odd"]["failed"] == 1

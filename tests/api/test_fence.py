@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.executors.local.driver import lives, wait_for
 
 from .test_executor import hear, launch, opened
 
+CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 # An engine with one thread or process that calls `read`, and a second call in its queue.
 ENGINE = """
 import sys
@@ -81,6 +83,46 @@ def test_a_stopped_worker_of_a_former_engine_is_given_up(
     assert lives(engine.pid)
     if workers == "processes":
         wait_for(lambda: not lives(adopted.pid))
+    engine.kill()
+    engine.communicate()
+    newer.acknowledge()
+    newer.close()
+
+
+@pytest.fixture
+def freezer() -> Iterator[Path]:
+    """A cgroup whose processes can be frozen, where we may make one."""
+    mount = next((path for path in CGROUPS if (path / "cgroup.procs").exists()), None)
+    folder = (mount or Path("/nonexistent")) / f"resile-test-{os.getpid()}"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup of version 2 can be made here: {error}")
+    yield folder
+    (folder / "cgroup.freeze").write_text("0")
+    wait_for(lambda: not (folder / "cgroup.procs").read_text())
+    folder.rmdir()
+
+
+@pytest.mark.usefixtures("pipe")
+def test_a_frozen_worker_of_a_former_engine_is_given_up(
+    tmp_path: Path, freezer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call of a worker in a paused container is lost, and the worker is killed."""
+    monkeypatch.setattr(pool, "SILENT_SECONDS_MAX", 0.5)
+    engine = subprocess.Popen([sys.executable, "-c", ENGINE, str(tmp_path), "processes"], stdout=subprocess.PIPE)
+    assert engine.stdout is not None
+    engine.stdout.readline()
+    newer = opened(tmp_path)
+    newer.find({(1, 1): False})
+    (adopted,) = hear(newer, 1)
+    assert isinstance(adopted, Adopted)
+    (freezer / "cgroup.procs").write_text(str(adopted.pid))
+    (freezer / "cgroup.freeze").write_text("1")
+    (lost,) = hear(newer, 1)
+    assert isinstance(lost, Lost)
+    assert (lost.job, lost.attempt) == (1, 1)
+    wait_for(lambda: not lives(adopted.pid))
     engine.kill()
     engine.communicate()
     newer.acknowledge()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
 import pytest
 
-from resile import ResileError, Workflow, current, step
+from resile import ResileError, Resources, Workflow, current, step
 from tests.api import functions as f
 from tests.api.conftest import Place
 from tests.api.other import odd as other_odd
@@ -63,6 +64,15 @@ def test_threads_have_one_environment(where: str) -> None:
     # A function of another file is told by the line of its call.
     lines = {"workflow": flow.line, "gpus": flow.line + 1, "step": own_env.function.__code__.co_firstlineno}
     assert e.value.where == f"{__file__}:{lines[where]}:1"
+
+
+def test_threads_share_their_memory() -> None:
+    """A limit that can't be enforced is refused; with `enforce=False` it only reserves."""
+    for enforce, code in ((None, "`memory` can't be enforced in threads"), (False, "")):
+        with Workflow("t", workers="threads") as flow:
+            f.give.options(resources=Resources(memory="1g", enforce=enforce))(1)
+        with pytest.raises(ResileError, match=code) if code else contextlib.nullcontext():
+            flow.compile()
 
 
 @pytest.mark.parametrize(("given", "status"), [(1, "skipped"), (2, "completed")])

@@ -59,6 +59,9 @@ def build_and_run() -> None:
     assert_type(load("flow.yaml"), Workflow)
     assert_type(resume(1), Run)
     assert_type(Client().submit(flow), Run)
+    server = Client("http://127.0.0.1:8700", token="secret")
+    assert_type(server.submit("flow.yaml", on_event=print_event), Run)
+    assert_type(server.get(1), dict[str, Any])
     with in_test_mode() as client:
         assert_type(client, Client)
 

@@ -64,6 +64,7 @@ class Resources(Struct, frozen=True, kw_only=True):
     gpus: int | None = None
     runtime: Seconds | None = None
     escalate: dict[str, Any] | None = None
+    enforce: bool | None = None
 
 
 class Map(Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from resile.api.build import Result
 from resile.api.workflow import Workflow
 from resile.commands import run as drive
 from resile.commands.client import Client
+from resile.commands.start.call import Given, ResourceLimits, RunCall
 from resile.errors import ResileError, RunFailed, StepFailed
 from resile.languages.python.modules import is_loading
 from resile.languages.python.values import mentions_pickle, revive
@@ -53,6 +54,26 @@ def database_for(db: str | None) -> str | None:
     return db or (settings.db if settings is not None else None)
 
 
+def is_server(place: str | None) -> bool:
+    """Is this the URL of a server?"""
+    return place is not None and place.startswith(("http://", "https://"))
+
+
+def commands_at(place: str | None, token: str | None = None) -> Client:
+    """The commands on a database, or on a server."""
+    if place is None or not is_server(place):
+        return Client.at(place)
+    from resile.commands.remote.client import RemoteClient
+    from resile.commands.remote.connection import token_of_environment
+
+    return RemoteClient(place, token_of_environment() if token is None else token)
+
+
+def call_of(path: str, inputs: dict[str, Any] | None, max_parallel: int | None) -> RunCall:
+    """The call that runs a file."""
+    return RunCall(path=path, inputs=Given(objects=inputs or {}), limits=limits_of(max_parallel))
+
+
 class EventListener:
     """Hands each event to a callback of the program, as soon as it is on disk."""
 
@@ -71,6 +92,8 @@ class EventListener:
         import warnings
 
         warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    introduce = warn
 
     def notes(self, state: State, notes: list[Note]) -> None:  # noqa: ARG002
         """These events are on disk now."""
@@ -131,6 +154,9 @@ class Run:
         from resile.store.open import open_store
 
         name = step.name if isinstance(step, Result) else step
+        if is_server(self._db):
+            hint = "print it there, or give it to a step of the run; `document` has the run's outputs"
+            raise ResileError("not-on-server", f"a server does not give out the result of step {name!r}", hint=hint)
         store = open_store(self._db, readonly=True)
         try:
             row = row_of(store, self.id)
@@ -185,8 +211,12 @@ def run(
         definition = settings.prepare(definition or Workflow.load(path).compile())
         output = output or settings.output
     db = database_for(db)
-    call = drive.RunCall(
-        path=path, output=output, objects=inputs or {}, limits=_limits(max_parallel), workflow=definition
+    call = RunCall(
+        path=path,
+        output=output,
+        inputs=Given(objects=inputs or {}),
+        limits=limits_of(max_parallel),
+        workflow=definition,
     )
     with Client.at(db) as client:
         return Run(client.run(call, EventListener(on_event)), db)
@@ -196,10 +226,11 @@ def resume(run: int, *, db: str | None = None, max_parallel: int | None = None, 
     """Continue a run that was interrupted or is parked; for an ended run, return its outcome."""
     db = database_for(db)
     with Client.at(db) as client:
-        return Run(client.resume(run, _limits(max_parallel), EventListener(on_event)), db)
+        return Run(client.resume(run, limits_of(max_parallel), EventListener(on_event)), db)
 
 
-def _limits(max_parallel: int | None) -> drive.ResourceLimits:
+def limits_of(max_parallel: int | None) -> ResourceLimits:
+    """The limits that a program gives; refuses a number that is none."""
     if max_parallel is not None and (type(max_parallel) is not int or not 1 <= max_parallel <= PARALLEL_MAX):
         raise ResileError("bad-call", f"max_parallel is a whole number from 1 to {PARALLEL_MAX}, not {max_parallel!r}")
-    return drive.ResourceLimits(max_parallel=max_parallel)
+    return ResourceLimits(max_parallel=max_parallel)

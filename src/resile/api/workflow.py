@@ -106,7 +106,7 @@ class Workflow(FlowBuilder):
         """The definition that a run of this follows; raises WorkflowError with every finding where it is wrong."""
         from resile.commands.load import require_workflow
 
-        return self._definition or require_workflow(self.compile_with_findings())
+        return self._definition or require_workflow(self.compile_with_findings())[0]
 
     def compile_with_findings(self, file: str = "") -> Compiled:
         """The definition and every finding; `file` is the path that findings name, the workflow's own where empty."""
