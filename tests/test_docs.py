@@ -24,6 +24,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND_SECONDS_MAX = 60
 
+SENTENCE_WORDS_MAX = 35
+README_LINES_MAX = 150
+GLOSSARY_WORDS_MAX = 12
+
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXIT = re.compile(r"\s+# exit (\d+)$")
 
@@ -153,7 +157,8 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_every_promise_has_its_test() -> None:
     """Each row of a table of promises names tests, and every one of them exists."""
-    page = (ROOT / "docs" / "durability.md").read_text().partition("## What is promised")[2].partition("\n## ")[0]
+    text = (ROOT / "docs" / "reference" / "durability.md").read_text()
+    page = text.partition("## What is promised")[2].partition("\n## ")[0]
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
     assert rows
     for row in rows:
@@ -161,6 +166,51 @@ def test_every_promise_has_its_test() -> None:
         assert names, row
         for file, test in names:
             assert f"def {test}(" in (ROOT / "tests" / file).read_text(), row
+
+
+def sentences(page: Path) -> list[str]:
+    """The sentences of a page's paragraphs and lists; tables, headings and blocks of code are no sentences."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    found = []
+    for part in re.split(r"\n\s*\n|\n(?=- |\d\. |\| |#)", prose):
+        if not part.lstrip().startswith(("|", "#")):
+            found += re.split(r"(?<=[.!?:])\s+(?=[A-Z`\[*])|; ", " ".join(part.split()))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_sentences_are_short(page: Path) -> None:
+    """No sentence of a page has more than 35 words; a piece of code counts as one."""
+    assert [
+        sentence
+        for sentence in sentences(page)
+        if len(re.sub(r"`[^`]*`", "code", sentence).split()) > SENTENCE_WORDS_MAX
+    ] == []
+
+
+def test_the_first_pages_are_short() -> None:
+    """The README has fewer than 150 lines, and the glossary at most twelve words."""
+    assert len((ROOT / "README.md").read_text().splitlines()) < README_LINES_MAX
+    glossary = (ROOT / "docs" / "start" / "glossary.md").read_text().partition("|---|---|\n")[2]
+    assert glossary.count("\n|") < GLOSSARY_WORDS_MAX
+
+
+def test_the_demo_installs_only_what_running_needs(tmp_path: Path) -> None:
+    """`make demo` on a bare machine installs the pinned packages of requirements.txt and no others."""
+    plan = subprocess.run(
+        ["make", "-n", "demo", f"RUNTIME={tmp_path}/runtime", f"VENV={tmp_path}/venv"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert re.findall(r"requirements[\w-]*\.txt", plan) == ["requirements.txt"]
+
+
+def test_the_site_lists_every_page() -> None:
+    """The navigation of the site has each page of docs/ once, so that `make site` checks the links of all."""
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text())
+    assert sorted(listed) == [str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]]
 
 
 def test_expected_output_is_compared_line_by_line() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,8 +79,33 @@ def mutate(code: str, mutant: Mutant) -> str | None:
     except AttributeError:
         # cosmic-ray replaces an exception only where it is a plain name.
         return None
-    if changed is None or changed == code:
+    if changed is None or changed == code or _is_the_same(code, changed):
+        return None
+    # A record that the garbage collector follows, or does not, behaves in the same way.
+    if code.count("gc=False") != changed.count("gc=False"):
         return None
     # cosmic-ray takes the `*` of keyword-only parameters for a product.
     is_signature = any(line.strip() == "/," for line in changed.splitlines())
     return None if is_signature and not any(line.strip() == "/," for line in code.splitlines()) else changed
+
+
+def _is_the_same(code: str, changed: str) -> bool:
+    """Whether two texts do the same when they run; a text that is no Python never does."""
+    try:
+        return _what_runs(code) == _what_runs(changed)
+    except SyntaxError:
+        return True
+
+
+def _what_runs(code: str) -> str:
+    """The code without what is for type checkers: signatures of protocols, and imports that only they need."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(bases=[ast.Name("Protocol")]):
+                for member in node.body:
+                    if isinstance(member, ast.FunctionDef):
+                        member.args.defaults, member.args.kw_defaults = [], []
+            case ast.If(test=ast.Name("TYPE_CHECKING") | ast.UnaryOp(operand=ast.Name("TYPE_CHECKING"))):
+                node.test = ast.Constant(value=False)
+    return ast.dump(tree)

@@ -20,8 +20,8 @@ DESCRIPTORS = (64, 100, 256)
 FAKETIME = next(map(str, Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), "")
 PROGRAM = f"""
 import sys
-import resile.engine.loop
-resile.engine.loop.LEASE_SECONDS = {LEASE_SECONDS}
+import resile.engine.neighbours.lease_keeper
+resile.engine.neighbours.lease_keeper.LEASE_SECONDS = {LEASE_SECONDS}
 from resile.cli.main import main
 sys.exit(main())
 """

@@ -42,7 +42,7 @@ class Attempt(NamedTuple):
 def faults_of(case: Case) -> list[str]:
     """Everything that is wrong with a run that has ended."""
     code = case.process.returncode
-    without_output = _steps_without_output(case)
+    without_output = _marks_without_output(case)
     # What needs an output that a full disk lost fails, and the run with it.
     faults = [] if code == 0 or (code == 1 and without_output) else [f"the run ended with exit code {code}"]
     effects = Counter(case.effects.read_text().split())
@@ -63,13 +63,14 @@ def faults_of(case: Case) -> list[str]:
     for step, wanted in case.workflow.runs.items():
         if times[step] > wanted >= 0 or (code == 0 and times[step] < wanted):
             faults.append(f"{step} ran {times[step]} times to its end, not {wanted}")
-    return faults + _output_faults(case, [one for one in whole if one.step not in without_output])
+    return faults + _output_faults(case, [one for one in whole if one.mark not in without_output])
 
 
-def _steps_without_output(case: Case) -> set[str]:
-    """The steps of which a full disk lost the output."""
-    document = json.loads(case.call("status", "1", "--json").stdout)
-    return {job["step"] for job in document["jobs"] if job["output_lost"]}
+def _marks_without_output(case: Case) -> set[str]:
+    """The attempts of which a full disk lost the output; the events say so."""
+    lines = case.call("events", "ls", "1", "--json").stdout.splitlines()
+    events = [event for line in lines if (event := json.loads(line))["type"].startswith("attempt_")]
+    return {f"1:{event['job']}:{event['attempt']}" for event in events if event["data"].get("output_lost")}
 
 
 def _call_faults(case: Case, effects: Counter[str], attempts: list[Attempt]) -> list[str]:

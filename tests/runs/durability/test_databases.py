@@ -42,8 +42,9 @@ from resile.store.sqlite.store import SqliteStore
 
 database, folder, output = sys.argv[1:]
 store = SqliteStore(database, migrations=schema.MIGRATIONS[:4])
-# This engine numbers its leases; the test takes that out again.
-store._db.execute(schema.statements("6_fences.sql")).fetchall()
+# This engine numbers its leases and announces its events; the test takes that out again.
+for later in ("6_fences.sql", "7_labels.sql", "8_servers.sql"):
+    store._db.execute(schema.statements(later)).fetchall()
 workflow = compile_workflow(folder + "/flow.yaml")
 first = RunStarted(1.0, Capacity(2), {})
 row, state = create(store, workflow, codec.encode(workflow), first, output=output, directory=folder)
@@ -53,6 +54,20 @@ class Silent:
     def notes(self, state, notes): pass
     def warn(self, text): pass
 drive_engine(store, row, state, take(store, row.id), [first], Capacity(2), Silent())
+"""
+
+TO_VERSION_4 = """
+DROP INDEX runs_key;
+ALTER TABLE runs DROP COLUMN key;
+ALTER TABLE runs DROP COLUMN labels;
+ALTER TABLE runs DROP COLUMN fence;
+ALTER TABLE leases DROP COLUMN number;
+ALTER TABLE requests DROP COLUMN result;
+DROP TABLE submissions;
+DROP TABLE announcements;
+DROP TABLE tokens;
+DROP TABLE calls;
+DROP TABLE claims;
 """
 
 
@@ -161,7 +176,7 @@ def test_items_of_two_databases(databases: Databases) -> None:
     programs = {who: databases.program(who) for who in flows}
     for who, program in programs.items():
         program.write(flows[who])
-        program.call("run", "flow.yaml", code=0)
+        program.call("run", "flow.yaml", code=1)
     lists = [path.read_text() for path in databases.folder.rglob("items/*.jsonl")]
     assert sorted(lists) == ["[0,1]\n[1,2]\n", "[0,3]\n[1,4]\n[2,5]\n"]
     (databases.folder / "broken").unlink()
@@ -183,7 +198,7 @@ def test_worktrees_of_two_databases(databases: Databases) -> None:
     for who in ("a", "b"):
         program = databases.program(who)
         program.write(isolated.replace("test ! -e broken", "touch $WHO; exit 1"))
-        program.call("run", "flow.yaml", code=0)
+        program.call("run", "flow.yaml", code=1)
         letters = program.json("dlq", "list", "1")["dead_letters"]
         found[who] = [letter["worktree_artifacts"]["branch_name"] for letter in letters]
         assert [letter["worktree_artifacts"]["uncommitted_changes"] for letter in letters] == [[f"?? {who}"]] * 2
@@ -242,7 +257,7 @@ def test_a_run_of_the_version_before(databases: Databases) -> None:
     engine.kill()
     engine.wait()
     with closing(apsw.Connection(program.env["RESILE_DB"])) as db:
-        db.execute("ALTER TABLE runs DROP COLUMN fence; ALTER TABLE leases DROP COLUMN number").fetchall()
+        db.execute(TO_VERSION_4).fetchall()
     assert sorted(path.name for path in (output / "runs").iterdir()) == ["wf1_r1"]
     assert program.json("status", "1")["status"] == "interrupted"
     assert logs(program) == ["from a\n"]

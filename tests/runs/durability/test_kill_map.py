@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 from pathlib import Path
 
@@ -20,6 +21,7 @@ steps:
   - name: work
     map:
       input: items.jsonl
+      error_policy: {continue_on_failure: true}
       steps:
         - shell: test -e fixed || test ${item.n} -ge 150 || exit 3
         - shell: echo item-${item.n} >> $EFFECTS
@@ -36,11 +38,13 @@ steps:
   - name: outer
     map:
       input: items.jsonl
+      error_policy: {continue_on_failure: true}
       steps:
         - {shell: 'echo out-${item.n}', capture: whose}
         - name: inner
           map:
             input: [0, 1, 2, 3, 4, 5, 6, 7]
+            error_policy: {continue_on_failure: true}
             steps:
               - shell: test -e fixed || test ${item} -ge 3 || exit 3
               - shell: echo ${whose}-${item} >> $EFFECTS
@@ -129,6 +133,44 @@ def test_letters_of_a_map_inside_of_another_survive_kill_9_too(tmp_path: Path) -
         assert runs.call("dlq", "list", "1")[1] == {"version": 1, "dead_letters": []}
         assert runs.counted() == {f"out-{outer}-{inner}": 1 for outer in range(OUTER) for inner in range(INNER)}
         kills += killed
+        if kills >= KILLS:
+            break
+    assert kills >= KILLS
+
+
+FAILING_NESTED = (
+    re.sub(r" *error_policy: .*\n", "", NESTED)
+    + "        - {name: tail, shell: 'echo tail-${whose} >> $EFFECTS'}\n"
+    + "  - {name: reduce, needs: [outer], shell: 'echo reduce >> $EFFECTS'}\n"
+)
+
+
+@pytest.mark.slow
+def test_a_rerun_of_what_failed_survives_kill_9(tmp_path: Path) -> None:
+    """Maps inside items of a failed map: what had succeeded is kept, and every effect happens exactly once."""
+    chance = random.Random(6)
+    kills = 0
+    for number in range(ROUNDS_MAX):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        runs = Runs(folder)
+        (folder / "flow.yaml").write_text(FAILING_NESTED)
+        (folder / "items.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(OUTER)))
+        assert runs.call("run", "flow.yaml")[0] == 1
+        (folder / "fixed").touch()
+        process = runs.start("rerun", "1", "--failed-only")
+        while kills < KILLS and kill_at_random(process, 0, chance, 0.5):
+            process.wait()
+            kills += 1
+            epoch = runs.call("status", "1")[1]["epoch"]
+            process = runs.start(*(["resume", "1"] if epoch == 2 else ["rerun", "1", "--failed-only"]))
+        assert _ended(process) == 0
+        assert runs.call("dlq", "list", "1")[1] == {"version": 1, "dead_letters": []}
+        leaves = {f"out-{outer}-{inner}": 1 for outer in range(OUTER) for inner in range(INNER)}
+        assert runs.counted() == {**leaves, **{f"tail-out-{outer}": 1 for outer in range(OUTER)}, "reduce": 1}
+        maps = runs.call("status", "1")[1]["maps"]
+        done = {name: (maps[name]["total_items"], maps[name]["successful"]) for name in ("outer", "outer/inner")}
+        assert done == {"outer": (OUTER, OUTER), "outer/inner": (OUTER * INNER, OUTER * INNER)}
         if kills >= KILLS:
             break
     assert kills >= KILLS

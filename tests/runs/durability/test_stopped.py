@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.executors.local.driver import wait_for
@@ -20,9 +21,10 @@ LEASE_SECONDS = 1.0
 STOPS_OF_ONE_RUN = 4
 SHORT = f"""
 import sys
-from resile.engine import loop, session
+from resile.engine import session
+from resile.engine.neighbours import lease_keeper
 from resile.executors.functions import pool
-loop.LEASE_SECONDS = session.LEASE_SECONDS = {LEASE_SECONDS}
+lease_keeper.LEASE_SECONDS = session.LEASE_SECONDS = {LEASE_SECONDS}
 pool.SILENT_SECONDS_MAX = 1.0
 from resile.cli.main import main
 sys.argv[0] = "resile"
@@ -76,6 +78,19 @@ class ShortLeases(Runs):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
+
+    def stop(self, engine: subprocess.Popen[bytes]) -> None:
+        """Stop an engine while it does not hold the lock of the database, which SQLite can't take from it."""
+        while True:
+            os.kill(engine.pid, signal.SIGSTOP)
+            db = apsw.Connection(self.env["RESILE_DB"], flags=apsw.SQLITE_OPEN_READWRITE)
+            try:
+                db.execute("BEGIN IMMEDIATE; ROLLBACK")
+                return
+            except apsw.BusyError:
+                os.kill(engine.pid, signal.SIGCONT)
+            finally:
+                db.close()
 
     def take_over(self) -> subprocess.Popen[bytes]:
         """Resume the run, again and again until the lease of its stopped engine has expired."""
@@ -176,7 +191,7 @@ def test_engines_stopped_again_and_again_double_nothing(tmp_path: Path, kind: st
                 engine.wait(chance.uniform(0.0, 1.0))
                 break
             except subprocess.TimeoutExpired:
-                os.kill(engine.pid, signal.SIGSTOP)
+                runs.stop(engine)
             stops += 1
             stopped.append(engine)
             engine = runs.take_over()

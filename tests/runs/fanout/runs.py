@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import yaml
+
 from tests.runs.ladder.flows import Flows, Ran
 
 COUNTS = ("total_items", "successful", "failed", "skipped", "held")
 
 
+_WORDS = ("stop", "fail", "carry_on", "skip")
+_LIMITS = {"continue_on_failure", "max_failures", "failure_threshold"}
+
+
 def mapped(policy: str, shell: str = "./step ${item}", items: str = "[a, b, c, d, e]") -> str:
-    """A workflow of one map step with this policy, and a step after it."""
+    """A workflow of one map step and a step after it; failed items fail the map only if the policy says so."""
+    keys = yaml.safe_load(policy)
+    if not _LIMITS & keys.keys() and keys.get("on_item_failure") not in _WORDS:
+        policy = policy.replace("{", "{continue_on_failure: true, ", 1)
     return (
         "name: mapped\nsteps:\n  process:\n    map:\n"
         f"      input: {items}\n      error_policy: {policy}\n      steps:\n      - {{id: work, shell: '{shell}'}}\n"

@@ -266,3 +266,55 @@ def test_a_child_has_what_its_env_files_say(flows: Flows) -> None:
     )
     ran = flows.run("name: parent\nenv_files: [parent.env]\nsteps:\n- {id: call, workflow: child.yaml}\n")
     assert ran.order == ["child-parent"]
+
+
+RESULTS = """\
+resile: 1
+name: child
+inputs: {who: {required: true}}
+steps:
+- {id: say, shell: 'echo hello ${inputs.who}'}
+- {id: list, shell: 'echo [1, 2]', capture: {numbers: json}}
+- {id: each, map: {input: [1], steps: [{shell: 'true'}]}}
+"""
+
+
+def test_result_names_the_step_whose_output_is_that_of_the_child(flows: Flows) -> None:
+    """Its stdout, or its one captured value, also through two children and in JavaScript; captured values stay."""
+    flows.program.write(RESULTS, "child.yaml")
+    middle = "resile: 1\nname: middle\nsteps:\n- {id: deep, workflow: child.yaml, inputs: {who: us}, result: say}\n"
+    flows.program.write(middle, "middle.yaml")
+    ran = flows.run(
+        "name: parent\nsteps:\n- {id: text, workflow: child.yaml, inputs: {who: me}, result: say}\n"
+        "- {id: value, workflow: child.yaml, inputs: {who: me}, result: list}\n"
+        "- {id: far, workflow: middle.yaml, result: deep}\n"
+        "- {id: plain, workflow: child.yaml, inputs: {who: me}}\n"
+        "- {id: tell, when: \"outputs.text === 'hello me' && outputs.value[1] === 2\", capture: told, shell: "
+        "'echo ${steps.text.output}, ${steps.value.output[0]}, ${steps.far.output}, "
+        "${steps.text.outputs.numbers[1]}'}\n"
+        "- {id: all, shell: 'echo ${steps.plain.output}', capture: all}\n"
+    )
+    assert ran.document["outputs"] == {"told": "hello me, 1, hello us, 2", "all": '{"numbers":[1,2]}'}
+
+
+def test_a_result_that_gives_no_value_is_refused(flows: Flows) -> None:
+    """A step that the child does not have, or one that has a value for each item; and `result` without a child."""
+    flows.program.write(RESULTS, "child.yaml")
+    call = "name: parent\nsteps:\n- {id: c, workflow: child.yaml, inputs: {who: me}, result: NAME}\n"
+    assert flows.refused(call.replace("NAME", "sya")) == ["`child` has no step `sya`, which `result` names"]
+    assert flows.refused(call.replace("NAME", "each")) == [
+        "`each` has one value for each item or step inside, so it can't be the `result`"
+    ]
+    assert flows.refused("name: parent\nsteps:\n- {id: c, shell: 'true', result: c}\n") == [
+        "`result` has no meaning without `workflow`"
+    ]
+
+
+def test_migrate_keeps_the_result_of_a_child(flows: Flows) -> None:
+    """The file that it writes has the key, and the same value."""
+    flows.program.write(RESULTS, "child.yaml")
+    call = "resile: 1\nname: parent\nsteps:\n- {id: c, workflow: child.yaml, inputs: {who: me}, result: say}\n"
+    flows.program.write(call + "- {shell: 'echo ${steps.c.output}', capture: told}\n")
+    flows.program.call("migrate", "flow.yaml", "-o", "written.yaml", code=0)
+    assert "    result: say\n" in (flows.folder / "written.yaml").read_text()
+    assert flows.drive("run", "written.yaml").document["outputs"] == {"told": "hello me"}

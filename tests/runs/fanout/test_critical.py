@@ -75,7 +75,7 @@ def test_end_runs_once_and_last(flows: Flows) -> None:
 def test_a_critical_step_inside_an_item_concerns_that_item(flows: Flows) -> None:
     """The steps beside it in its item are canceled; the other items go on, and the run completes."""
     ran = flows.run(
-        "name: x\nsteps:\n- id: process\n  map:\n    input: [a, b]\n    steps:\n"
+        "error_policy: {continue_on_failure: true}\nsteps:\n- id: process\n  map:\n    input: [a, b]\n    steps:\n"
         "      guard: {shell: 'test ${item} = b', critical: true}\n      work: {shell: './step work-${item}'}\n"
     )
     assert ran.order == ["work-b"]

@@ -41,7 +41,8 @@ def test_the_rate_has_six_digits(flows: Flows) -> None:
 def test_metrics_are_accessible_in_the_reduce_phase(flows: Flows) -> None:
     """The two commands of the page, and every other field, by the name `map`."""
     text = (
-        "mode: mapreduce\nmap:\n  input: [1, 2, 3, 4]\n  steps: [{shell: 'test ${item} -ne 3 && echo r${item}'}]\n"
+        "mode: mapreduce\nerror_policy: {continue_on_failure: true}\n"
+        "map:\n  input: [1, 2, 3, 4]\n  steps: [{shell: 'test ${item} -ne 3 && echo r${item}'}]\n"
         "reduce:\n"
         "- {id: a, shell: \"echo 'Processed ${map.successful}/${map.total} items'\", capture: a}\n"
         "- {id: b, shell: \"echo 'Failure rate: ${map.failure_rate}'\", capture: b}\n"
@@ -73,7 +74,7 @@ def test_metrics_of_a_named_map_are_those_of_its_step(flows: Flows) -> None:
         ("echo request timed out >&2; exit 1", "timeout", "Consider increasing timeout_per_agent"),
         ("echo connection refused >&2; exit 1", "network", "Check network connectivity and retry settings"),
         ("echo permission denied >&2; exit 1", "permission", "Verify file permissions and access rights"),
-        ("echo it broke >&2; exit 1", "exit", "Review error logs for more details."),
+        ("echo it broke >&2; exit 1", "exit:1", "Review error logs for more details."),
     ],
 )
 def test_patterns_from_three_occurrences_with_their_suggestions(
@@ -105,7 +106,7 @@ def test_an_item_that_times_out_is_a_timeout(flows: Flows) -> None:
     assert letter["failure_history"][0]["error_message"] == "the item timed out after 0.2s"
 
 
-def results(flows: Flows, inner: str, policy: str = "{}") -> str:
+def results(flows: Flows, inner: str, policy: str = "{continue_on_failure: true}") -> str:
     """What a step after a map of the items 1 to 3 sees as their results."""
     return str(
         flows.run(
@@ -137,7 +138,7 @@ def test_results_of_an_item_that_was_tried_again(flows: Flows) -> None:
         "    - {id: a, shell: 'echo x >> n-${item}; echo a${item}-$(wc -l < n-${item})'}\n"
         "    - {id: b, shell: 'n=$(wc -l < n-${item}); echo b${item}-$n; test $n -ge ${item}'}\n"
     )
-    policy = "{on_item_failure: retry, retry_config: {max_attempts: 2, backoff: 1ms}}"
+    policy = "{continue_on_failure: true, retry_config: {max_attempts: 2, backoff: 1ms}}"
     assert results(flows, inner, policy) == '["b1-1","b2-2"]'
 
 

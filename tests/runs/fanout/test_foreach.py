@@ -56,8 +56,9 @@ def test_each_item_has_its_own_attempt_and_loop_counters(flows: Flows) -> None:
 def test_a_spent_budget_fails_its_item_only(flows: Flows) -> None:
     """The item that loops too often fails with the message of the budget, the others are done."""
     ran = flows.run(
-        f"name: x\nrouting: {{max_loops: 1}}\nsteps:\n{LIST.replace('true}', 'true, error_policy: {}}')}"
-        "  prepare: {shell: './step prepare-${item}', needs: [list]}\n"
+        "name: x\nrouting: {max_loops: 1}\nsteps:\n"
+        + LIST.replace("true}", "true, error_policy: {continue_on_failure: true}}")
+        + "  prepare: {shell: './step prepare-${item}', needs: [list]}\n"
         "  work:\n    shell: 'test ${item} -ne 1 || ./step work-1 9'\n    needs: [prepare]\n"
         "    on_failure: {goto: prepare}\n"
     )

@@ -15,6 +15,7 @@ FLOW = """steps:
     map:
       input: {items}
       isolation: worktree
+      error_policy: {{continue_on_failure: true}}
       steps:
         - shell: |
             case ${{item}} in a) later=b;; same1) later=same2;; *) later=;; esac
@@ -26,12 +27,14 @@ FLOW = """steps:
 
 
 @pytest.fixture
-def repository(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> Path:
+def repository(flows: Flows, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the flows as a git repository with one commit."""
+    given = {"MARKS": str(tmp_path_factory.mktemp("marks"))}
     for name, value in (("AUTHOR", "a"), ("COMMITTER", "c")):
-        monkeypatch.setenv(f"GIT_{name}_NAME", value)
-        monkeypatch.setenv(f"GIT_{name}_EMAIL", f"{value}@example.org")
-    monkeypatch.setenv("MARKS", str(flows.folder.parent))
+        given |= {f"GIT_{name}_NAME": value, f"GIT_{name}_EMAIL": f"{value}@example.org"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    flows.program.env |= given
     (flows.folder / "shared").write_text("base\n")
     for words in (["init", "-q", "-b", "main"], ["add", "shared"], ["commit", "-qm", "base"]):
         subprocess.run(["git", *words], cwd=flows.folder, check=True)
@@ -67,6 +70,22 @@ def test_a_conflict_fails_the_item_at_its_merge_and_keeps_its_worktree(flows: Fl
     assert Path(artifacts["worktree_path"], "shared").read_text() == "same2\n"
     assert artifacts["uncommitted_changes"] == []
     assert git(repository, "status", "--porcelain", "--untracked-files=no") == []
+
+
+def test_items_that_are_not_merged_leave_their_commits_on_branches(flows: Flows, repository: Path) -> None:
+    """`branches` has those of the items that succeeded, in order, under the names that the file chose."""
+    keys = "isolation: worktree\n      branch: mine\n      merge: false"
+    text = FLOW.format(items="[c, d]").replace("isolation: worktree", keys)
+    text = text.replace("git add -A &&", "test ${item} = c || exit 3; git add -A &&")
+    text += "  - shell: 'echo ${steps.edit.branches} > \"$MARKS/branches\"'\n"
+    assert flows.run(text, 0, "--max-parallel", "1").document["exit_code"] == 0
+    [branch] = Path(os.environ["MARKS"], "branches").read_text().split()
+    assert branch.startswith("mine-")
+    assert branch.endswith("-item_0")
+    assert git(repository, "log", "--format=%s") == ["base"]
+    assert git(repository, "log", "--format=%s", branch) == ["c", "base"]
+    [letter] = flows.program.json("dlq", "list", "1")["dead_letters"]
+    assert letter["worktree_artifacts"]["branch_name"] == branch.replace("item_0", "item_1")
 
 
 def test_without_a_repository_the_item_fails_with_a_clear_message(flows: Flows) -> None:
@@ -120,3 +139,43 @@ def test_a_map_that_works_apart_inside_of_another(flows: Flows, repository: Path
     merged = sorted(path.name for path in repository.iterdir() if path.name.startswith(("out-", "in-")))
     assert merged == ["in-a-1", "in-a-2", "in-b-1", "in-b-2", "out-a", "out-b"]
     assert len(git(repository, "worktree", "list")) == 1
+
+
+SHARED = "resile: 1\nsteps:\n  - id: each\n    map: {input: [a, b], %s, steps: [%s]}\n"
+COMMITS = "{shell: 'git add -A && git commit -qm x'}"
+AGENT = "{agent: go}"
+INSIDE = f"{{id: i, map: {{input: [1], max_parallel: 1, steps: [{COMMITS}]}}}}"
+REPAIRED = f"{{shell: 'true', on_failure: [{COMMITS}]}}"
+APART = f"{{id: i, map: {{input: [1], isolation: worktree, steps: [{COMMITS}]}}}}"
+
+
+@pytest.mark.parametrize(
+    ("keys", "steps", "warned"),
+    [
+        ("max_parallel: 2", COMMITS, True),
+        ("offset: 0", AGENT, True),
+        ("max_parallel: 2", INSIDE, True),
+        ("max_parallel: 2", REPAIRED, True),
+        ("max_parallel: 2", "{shell: make}", False),
+        ("max_parallel: 2", "{shell: 'git log; echo commit'}", False),
+        ("max_parallel: 2", APART, False),
+        ("max_parallel: 2", "{shell: git commit -qm x, working_dir: '${item}'}", False),
+        ("max_parallel: 1", COMMITS, False),
+        ("max_parallel: 2, isolation: worktree", COMMITS, False),
+    ],
+)
+@pytest.mark.usefixtures("repository")
+def test_check_warns_of_items_that_share_one_checkout(flows: Flows, keys: str, steps: str, warned: bool) -> None:
+    """Items that commit or run an agent side by side in one folder are warned of, with the map's place."""
+    flows.program.write(SHARED % (keys, steps))
+    [file] = flows.program.json("check", "flow.yaml")["files"]
+    found = file["diagnostics"]
+    places = [(one["severity"], one["line"], one["column"]) for one in found if one["code"] == "shared-folder"]
+    assert places == ([("warning", 3, 9)] if warned else [])
+
+
+def test_items_that_share_a_folder_without_git_are_not_warned_of(flows: Flows) -> None:
+    """Outside a repository there is no index to share."""
+    flows.program.write(SHARED % ("max_parallel: 2", AGENT))
+    [file] = flows.program.json("check", "flow.yaml")["files"]
+    assert [one["code"] for one in file["diagnostics"]] == ["since-0.2"]

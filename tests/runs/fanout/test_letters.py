@@ -55,7 +55,9 @@ def test_correlation_ids_are_preserved(flows: Flows) -> None:
 
 def test_a_map_of_mode_mapreduce_keeps_letters_too(flows: Flows) -> None:
     """The configuration of the page; its map is called `map`."""
-    flows.run("mode: mapreduce\nerror_policy: {on_item_failure: dlq}\nmap: {input: [1, 2], steps: [{shell: exit 1}]}\n")
+    flows.run(
+        "mode: mapreduce\nerror_policy: {continue_on_failure: true}\nmap: {input: [1, 2], steps: [{shell: exit 1}]}\n"
+    )
     assert [name for name, _, _ in letters(flows)] == ["map[0]", "map[1]"]
 
 

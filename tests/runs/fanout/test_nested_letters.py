@@ -20,7 +20,7 @@ inputs: {who: {required: true}}
 steps:
 - {id: name, shell: 'echo child-of-${inputs.who}', capture: whose}
 - id: inner
-  map: {input: [1, 2, 3], steps: [{id: leaf, shell: 'LEAF'}]}
+  map: {input: [1, 2, 3], steps: [{id: leaf, shell: 'LEAF'}], error_policy: {continue_on_failure: true}}
 - {id: after, shell: 'echo after ${inputs.who} ${steps.inner.failed} >> effects'}
 """.replace("LEAF", LEAF % "${whose} ${inputs.who}")
 IN_MAP = """\
@@ -34,7 +34,7 @@ steps:
     steps:
     - {id: name, shell: 'echo ${item.n}${item.n}', capture: twice}
     - id: inner
-      map: {input: [1, 2, 3], steps: [{id: leaf, shell: 'LEAF'}]}
+      map: {input: [1, 2, 3], steps: [{id: leaf, shell: 'LEAF'}], error_policy: {continue_on_failure: true}}
     - {id: tail, shell: 'echo after ${twice} ${steps.inner.dead_letters} >> effects'}
 """.replace("LEAF", LEAF % "${twice} ${top} ${inputs.greeting} ${steps.name.output}")
 IN_CHILD = "name: deep\nsteps:\n- {id: sub, workflow: child.yaml, inputs: {who: me}}\n"
@@ -49,8 +49,8 @@ steps:
 IN_FOREACH = """\
 name: deep
 steps:
-  list: {shell: "echo '[10, 20]'", foreach: true, error_policy: {}}
-  some: {shell: "echo '[1, 2, 3]'", needs: [list], foreach: true, error_policy: {}}
+  list: {shell: "echo '[10, 20]'", foreach: true, error_policy: {continue_on_failure: true}}
+  some: {shell: "echo '[1, 2, 3]'", needs: [list], foreach: true, error_policy: {continue_on_failure: true}}
   leaf: {shell: 'LEAF', needs: [some]}
   report: {shell: 'echo after ${steps.leaf.failed} >> effects', needs: [leaf], fanout: reduce}
 """.replace("LEAF", LEAF % "${steps.list.output}")
@@ -120,7 +120,10 @@ def test_letters_run_again_and_see_what_they_saw(flows: Flows, case: str) -> Non
 def test_the_letters_of_one_item_of_the_outer_map(flows: Flows) -> None:
     """A map is called by its step, by its path, or for one item around it; one that is several is refused."""
     flows.program.write(CHILD, "child.yaml")
-    flows.run(IN_CHILD_IN_MAP + "- {id: inner, map: {input: [7], steps: [{shell: exit 1}]}}\n")
+    flows.run(
+        IN_CHILD_IN_MAP
+        + "- {id: inner, map: {input: [7], steps: [{shell: exit 1}], error_policy: {continue_on_failure: true}}}\n"
+    )
     names = ["inner[0]", "outer[0]/sub/inner[1]", "outer[1]/sub/inner[1]"]
     for word, expected in (
         ("inner", names),
@@ -202,7 +205,8 @@ def test_a_redrive_that_is_cut_short_goes_on(flows: Flows, number: signal.Signal
 
 def test_an_outer_item_that_runs_again_settles_the_letters_inside(flows: Flows) -> None:
     """Its own redrive, and a rerun of everything, run the inner items too: none of them stays behind as a letter."""
-    stop = IN_MAP.replace("input: [1, 2, 3],", "input: [1, 2, 3], error_policy: {on_item_failure: stop},")
+    stop = IN_MAP.replace("continue_on_failure: true", "on_item_failure: stop")
+    stop = stop.replace("{n: y}]\n", "{n: y}]\n    error_policy: {continue_on_failure: true}\n")
     flows.run(stop)
     everything = [
         ("outer[0]", "failed", 1), ("outer[1]", "failed", 1), ("outer[0]/inner[1]", "failed", 1),
@@ -235,7 +239,8 @@ def test_letters_of_an_epoch_before_run_again(flows: Flows) -> None:
 def test_of_many_items_in_all_only_those_that_did_not_succeed_are_listed(flows: Flows) -> None:
     """However they are nested: 40 times 30 are too many, and two of them failed."""
     ran = flows.run(
-        "name: x\nsteps:\n- id: outer\n  map:\n    input: seq 1 40\n    steps:\n    - id: inner\n      map:\n"
+        "error_policy: {continue_on_failure: true}\n"
+        "steps:\n- id: outer\n  map:\n    input: seq 1 40\n    steps:\n    - id: inner\n      map:\n"
         "        input: seq 1 30\n        steps: [{id: leaf, noop: true}]\n"
         "    - {id: last, shell: 'test ${item} -lt 39'}\n"
     )

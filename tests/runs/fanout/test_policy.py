@@ -12,7 +12,7 @@ SOME = "case ${item} in b|d) ./step ${item} 9;; *) ./step ${item};; esac"
 
 
 def test_dlq_is_the_default_and_keeps_failed_items_for_later(flows: Flows) -> None:
-    """A map without a policy goes on, keeps what failed, completes, and the steps after it run."""
+    """A map whose failed items may fail goes on, keeps what failed, completes, and the steps after it run."""
     ran = flows.run(mapped("{}", SOME))
     assert ran.order == ["a", "b", "c", "d", "e", "after"]
     assert ran.document["exit_code"] == 0

@@ -51,12 +51,15 @@ def test_a_map_inside_an_item_takes_a_list_of_the_item(flows: Flows) -> None:
 )
 def test_what_is_no_list_fails_the_map_inside(flows: Flows, reference: str, message: str) -> None:
     """And says why, before an item runs."""
-    ran = flows.run(f"""steps:
+    ran = flows.run(
+        f"""steps:
 - id: outer
   map:
     input: [{{files: [1], n: 3}}]
     steps: [{{id: inner, map: {{input: "{reference}", steps: [{{shell: "./step ${{item}}"}}]}}}}]
-""")
+""",
+        1,
+    )
     assert (ran.order, ran.of("attempt_failed")[0]["data"]["message"]) == ([], message)
 
 

@@ -74,10 +74,14 @@ class Flows:
         trace = self.folder / "trace"
         trace.unlink(missing_ok=True)
         self.program.write(text if text.startswith("resile:") else f"resile: 1\n{text}")
-        argv = ("run", "flow.yaml", "--max-parallel", "1", *words, "--json")
-        document = msgspec.json.decode(self.program.call_warm(*argv, code=code).stdout)
+        return self.drive("run", "flow.yaml", "--max-parallel", "1", *words, code=code)
+
+    def drive(self, *words: str, code: int = 0) -> Ran:
+        """Call a command that drives a run; it must exit with this code."""
+        document = msgspec.json.decode(self.program.call_warm(*words, "--json", code=code).stdout)
         listed = self.program.call_warm("events", "list", str(document["run"]), "--json", code=0)
         lines = listed.stdout.splitlines()
+        trace = self.folder / "trace"
         order = trace.read_text().split("\n")[:-1] if trace.exists() else []
         return Ran(order, document, [msgspec.json.decode(line) for line in lines])
 

@@ -31,11 +31,11 @@ def test_on_failure_list_executes_multiple_commands(flows: Flows) -> None:
     """Commands run in the order of the list; one that fails ends it, unless it may."""
     ran = flows.run("steps: {a: {shell: ./step a 1, on_failure: [./step h1, ./step h2, {shell: ./step h3}]}}")
     assert (ran.order, ran.status["a"]) == (["a", "h1", "h2", "h3"], "recovered")
-    ran = flows.run("steps: {a: {shell: ./step a 1, on_failure: [./step h1, ./step h2 1, ./step h3]}}")
-    assert (ran.order, ran.status["a"]) == (["a", "h1", "h2"], "tolerated")
+    ran = flows.run("steps: {a: {shell: ./step a 1, on_failure: [./step h1, ./step h2 1, ./step h3]}}", 1)
+    assert (ran.order, ran.status["a"]) == (["a", "h1", "h2"], "failed")
     commands = "[{shell: ./step h1 1, continue_on_error: true}, ./step h2]"
-    ran = flows.run(f"steps: {{a: {{shell: ./step a 1, on_failure: {{commands: {commands}}}}}}}")
-    assert (ran.order, ran.status["a"]) == (["a", "h1", "h2"], "tolerated")
+    ran = flows.run(f"steps: {{a: {{shell: ./step a 1, on_failure: {{commands: {commands}}}}}}}", 1)
+    assert (ran.order, ran.status["a"]) == (["a", "h1", "h2"], "failed")
 
 
 def test_error_message_available_in_handler_commands(flows: Flows) -> None:
@@ -68,7 +68,7 @@ def test_handler_success_marks_step_as_recovered(flows: Flows) -> None:
 @pytest.mark.parametrize(
     ("more", "status", "order", "code"),
     [
-        ("", "tolerated", ["a", "h", "b"], 0),
+        ("", "failed", ["a", "h"], 1),
         ("fail_workflow: true", "failed", ["a", "h"], 1),
         ("handler_failure_fatal: true", "failed", ["a", "h"], 1),
         ("fail_workflow: false", "tolerated", ["a", "h", "b"], 0),
@@ -97,8 +97,11 @@ def test_nested_handlers_work_correctly(flows: Flows) -> None:
         "root",
     ]
     nested = "{commands: [{shell: ./step h 9, on_failure: ./step hh 9}]}"
-    ran = flows.run(f"steps: {{a: {{shell: ./step a 1, on_failure: {nested}}}}}")
-    assert (ran.order, ran.status["a"]) == (["a", "h", "hh"], "tolerated")
+    ran = flows.run(f"steps: {{a: {{shell: ./step a 1, on_failure: {nested}}}}}", 1)
+    assert (ran.order, ran.status["a"]) == (["a", "h", "hh"], "failed")
+    nested = "[{shell: ./step h 9, on_failure: ./step hh 9}, ./step h2]"
+    ran = flows.run(f"steps: {{a: {{shell: ./step a 1, on_failure: {nested}}}}}", 1)
+    assert (ran.order, ran.status["a"]) == (["a", "h", "hh"], "failed")
 
 
 def test_clear_logs_show_handler_execution(flows: Flows) -> None:
@@ -121,21 +124,23 @@ def test_clear_logs_show_handler_execution(flows: Flows) -> None:
     [
         ("{shell: ./step h, max_attempts: 3}", 1, "a h a b", "recovered", 0),
         ("{shell: ./step h, max_attempts: 3}", 2, "a h a h a b", "recovered", 0),
-        ("{shell: ./step h, max_attempts: 3}", 9, "a h a h a b", "tolerated", 0),
-        ("{shell: ./step h, max_retries: 3}", 9, "a h a h a b", "tolerated", 0),
+        ("{shell: ./step h, max_attempts: 3}", 9, "a h a h a", "failed", 1),
+        ("{shell: ./step h, max_retries: 2}", 9, "a h a h a", "failed", 1),
         ("{shell: ./step h, max_attempts: 3, fail_workflow: true}", 2, "a h a h a b", "recovered", 0),
         ("{shell: ./step h, max_attempts: 3, fail_workflow: true}", 9, "a h a h a", "failed", 1),
         ("{shell: ./step h, max_attempts: 1}", 9, "a h b", "recovered", 0),
         ("{shell: ./step h, fail_workflow: true}", 9, "a h", "failed", 1),
-        ("{shell: ./step h 1, max_attempts: 3}", 9, "a h b", "tolerated", 0),
+        ("{shell: ./step h 9, max_attempts: 3}", 9, "a h a h a", "failed", 1),
+        ("{shell: ./step h 9, max_attempts: 3}", 2, "a h a h a b", "recovered", 0),
+        ("{shell: ./step h 9, max_attempts: 3, handler_failure_fatal: true}", 2, "a h", "failed", 1),
         ("{shell: ./step h, retry: 2}", 2, "a a a b", "completed", 0),
         ("{shell: ./step h, retry: 2}", 3, "a a a h b", "recovered", 0),
-        ("{shell: ./step h, retry: 1, max_attempts: 2}", 9, "a a h a b", "tolerated", 0),
+        ("{shell: ./step h, retry: 1, max_attempts: 2}", 9, "a a h a", "failed", 1),
         ("{max_attempts: 3}", 9, "a a a", "failed", 1),
         ("{max_attempts: 2, fail_workflow: false}", 9, "a a b", "tolerated", 0),
         ("true, max_attempts: 2", 9, "a a b", "tolerated", 0),
         ("./step h, max_attempts: 2, fail_workflow: true", 9, "a h a", "failed", 1),
-        ("{shell: ./step h, max_retries: 2, retry_original: true}", 1, "a h a b", "recovered", 0),
+        ("{shell: ./step h, max_retries: 1, retry_original: true}", 1, "a h a b", "recovered", 0),
     ],
 )
 def test_integration_with_retry_logic(
@@ -155,10 +160,11 @@ def test_integration_with_retry_logic(
         ("strategy: fallback", "a h b", "recovered", "spare", 0),
         ("strategy: fallback, fail_workflow: true", "a h", "failed", "", 1),
         ("strategy: fallback, fail_workflow: true, max_attempts: 2", "a h a", "failed", "", 1),
-        ("strategy: cleanup", "a h b", "tolerated", "broken", 0),
+        ("strategy: cleanup", "a h", "failed", "", 1),
+        ("strategy: cleanup, fail_workflow: false", "a h b", "tolerated", "broken", 0),
         ("strategy: cleanup, fail_workflow: true", "a h", "failed", "", 1),
-        ("strategy: cleanup, max_attempts: 2", "a h a h b", "tolerated", "broken", 0),
-        ("strategy: cleanup, retry: 1", "a a h b", "tolerated", "broken", 0),
+        ("strategy: cleanup, max_attempts: 2", "a h a h", "failed", "", 1),
+        ("strategy: cleanup, retry: 1", "a a h", "failed", "", 1),
     ],
 )
 def test_strategies(flows: Flows, more: str, order: str, status: str, output: str, code: int) -> None:
@@ -197,7 +203,9 @@ def test_the_handlers_output_can_be_captured(flows: Flows) -> None:
     handler = "{capture: {log: handler_output, copy: text}, commands: [echo one, echo two]}"
     flows.run(f"steps: {{a: {{shell: ./step a 1, on_failure: {handler}}}, {steps}}}")
     assert (flows.folder / "said").read_text() == "one\ntwo one\ntwo\n"
-    handler = "{capture: {log: handler_output, copy: text}, commands: [echo one; exit 3, echo two]}"
+    handler = (
+        "{capture: {log: handler_output, copy: text}, commands: [echo one; exit 3, echo two], fail_workflow: false}"
+    )
     flows.run(f"steps: {{a: {{shell: ./step a 1, on_failure: {handler}}}, {steps}}}")
     assert (flows.folder / "said").read_text() == "one one\n"
     handler = "{capture: {log: lines, copy: json}, commands: ['echo 1', 'echo [2]']}"
@@ -208,8 +216,8 @@ def test_the_handlers_output_can_be_captured(flows: Flows) -> None:
 def test_the_timeout_is_for_the_whole_handler(flows: Flows) -> None:
     """It kills the group of what the handler runs; nothing more of the handler starts."""
     handler = "{timeout: 300ms, commands: [./step h; sleep 60 & wait, ./step h2]}"
-    ran = flows.run(f"grace: 0\nsteps: {{a: {{shell: ./step a 1, on_failure: {handler}}}}}")
-    assert (ran.order, ran.status["a"]) == (["a", "h"], "tolerated")
+    ran = flows.run(f"grace: 0\nsteps: {{a: {{shell: ./step a 1, on_failure: {handler}}}}}", 1)
+    assert (ran.order, ran.status["a"]) == (["a", "h"], "failed")
     assert ran.of("repair_finished")[0]["data"]["problem"] == "a.on_failure ran out of time"
 
 

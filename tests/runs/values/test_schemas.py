@@ -34,7 +34,8 @@ def test_the_output_of_a_fallback_fails_the_schema_too(program: Program) -> None
     """A fallback stands for its step, so its output must meet the step's schema."""
     flow = (FLOW % ("", FALLBACK)).replace("echo ''", "exit 3")
     program.write(flow % '{"x":1}')
-    assert not program.json("run", "flow.yaml")["jobs"][0]["recovered"]
+    document = program.json("run", "flow.yaml", code=1)
+    assert (document["jobs"][0]["status"], document["jobs"][0]["recovered"]) == ("failed", False)
     assert "schema: the value has no `ok`" in program.call("events", "ls", "1", code=0).stdout
     program.write(flow % '{"ok":1}')
     assert program.json("run", "flow.yaml")["jobs"][0]["recovered"]
