@@ -14,11 +14,24 @@ from pathlib import Path
 
 from bench.cases import CASES as FIRST_CASES
 from bench.cases import Bench, Case, Figure
+from bench.claims import claims
+from bench.databases import postgres
 from bench.items import items, many_items
 from bench.measure import CommandFailed
 from bench.report import document, filesystem, table
+from bench.servers import many_runs, parked, requests, start
 
-CASES: dict[str, Case] = {**FIRST_CASES, "items": items, "many-items": many_items}
+CASES: dict[str, Case] = {
+    **FIRST_CASES,
+    "items": items,
+    "many-items": many_items,
+    "postgres": postgres,
+    "claims": claims,
+    "server-runs": many_runs,
+    "server-parked": parked,
+    "server-requests": requests,
+    "server-start": start,
+}
 TOOLS = ("ninja", "make", "xargs")
 DISK = "/var/tmp"
 
