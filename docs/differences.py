@@ -14,19 +14,47 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("a handler that passes", "the step stays failed in some modes", "the step is recovered; with `max_attempts` "
          "above 1 only if it then passes"),
         ("a `validate` that is not met", "ends the run, despite `on_failure`", "`on_failure` answers it after "
-         "`on_incomplete`; with `max_attempts` the command and its check run again"),
+         "`on_incomplete`; with `max_attempts` the command and its check run again, as attempts of the step"),
         ("`${map.results}`", "one long text", "`${map.outcomes}` of a native file: the outcome of every item"),
-        ("a handler that fails", "swallowed", "the step fails and is tolerated: the run goes on, with a notice"),
+        ("a handler that fails", "swallowed", "with re-runs left the command runs again; else the step fails and is "
+         "tolerated: the run goes on, and `check` has a notice"),
         ("`strategy: fallback`", "the step stays failed", "the handler's output is the step's"),
         ("`error_policy`, `circuit_breaker`", "never called", "decide about items; items that did not run go "
          "to the dead letters"),
         ("`on_item_failure: retry`", "skips without `retry_config`", "three executions, then a dead letter"),
         ("`timeout` of a handler", "for each command", "for the handler as a whole, which ends with all its processes"),
         ("`when`", "never evaluated", "decides whether a step runs"),
-        ("`merge`", "merges worktrees", "runs after `reduce`, in place: only items with `isolation` have a worktree"),
-        ("items that commit", "always in a worktree", "in a worktree if the template has `commit_required` or a "
-         "command with `git commit`; else in place"),
+        ("`merge`", "merges the worktree of the run", "runs after `reduce`: the run itself works in place"),
+        ("a map without items", "`reduce` is skipped", "the same: each of its steps is, and `merge` runs"),
+        ("items of a map", "always in a worktree, on a branch `prodigy-agent-SESSION-ITEM`", "the same if the template "
+         "has an agent, `commit_required` or a command with `git commit`; else in place. Without a commit `check` "
+         "warns that the work of an item is discarded with its worktree"),
+        ("the commits of an item", "merged, with the help of an agent", "merged in the order of the items; a conflict "
+         "fails the item. If `reduce` or `merge` name `prodigy-agent-…` they are not merged: the branches stay, and "
+         "`prodigy-agent-*` of `git merge` means those of the items that succeeded"),
         ("files in `.prodigy`", "the folder is there", "a step creates it first, if any text mentions it"),
+        ("`${step.NAME}`, `${workflow.NAME}` of git: `files_added`, `files_modified`, `files_deleted`, "
+         "`files_changed`, `commits`, `commit_count`, `insertions`, `deletions`", "since the step, or the run, began",
+         "of the step before in the same list, or since the run began, what is not committed included; `:GLOB`, "
+         "`:lines`, `:csv`, `:json` work; in a command the list is one word; handlers can't name them"),
+        ("`${shell.…}`, `${claude.…}`, `${last.…}`, `${ID.…}`", "`output`, `stderr`, `exit_code`, `success` …",
+         "`output`, `stdout`, `stderr`, `exit_code` of the last such step that kept its output; of the failed command "
+         "in a handler; `${ID.output}`, `.stderr`, `.exit_code`, `.success`, `.duration` of the step with that `id`"),
+        ("`${map.…}`", "`total`, `successful`, `failed`, `results`", "also `skipped`, `failure_rate`, `error_types`, "
+         "`failure_patterns`, `dead_letters`; another name has its `|default:`, or is refused"),
+        ("`${error.…}`", "`message`, `exit_code`, `step`, `timestamp`", "also `type`, `stdout`, `stderr`, `attempt`, "
+         "`item`"),
+        ("`${item}`, `${item.x}`, `${item_id}`, `${item_index}`, `${total}`", "in a map", "in a map and in `foreach`"),
+        ("`${merge.…}`, `${workflow.…}`", "`worktree`, `source_branch`, `target_branch`, `session_id`, `commits`, "
+         "`commit_count`, `commit_ids`, `modified_files`, `file_count`, `file_list`; `name`, `id`",
+         "the same: the work is done in place, so both branches are the current one, and commits and files are those "
+         "since the run began; the id is the run's number"),
+        ("any other `${workflow.x}`, `${step.x}`, `${last.x}`, `${merge.x}`", "stays in the text", "refused when the "
+         "file is loaded"),
+        ("`custom:NAME`", "not implemented", "the steps of NAME under `handlers`, at the top of the file, for each "
+         "failed step"),
+        ("`analysis`, `clear_env`", "never read", "accepted, with a notice"),
+        ("`capture_outputs` with `max_size`", "cut", "the step fails if the output is larger"),
         ("`${x|FILTER}`", "no filters", "only `|default:`; any other stays in the text, with a notice"),
         ("unknown keys", "ignored", "errors with the nearest known key"),
     ),
@@ -63,8 +91,20 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "`workspace.base_path`, or `working_directory`; a failed checkout fails the step"),
         ("`schedule`", "Visor's scheduler starts the step", "the step runs for the event `schedule`: a timer of the "
          "system calls `resile run FILE --input event=schedule`"),
-        ("`http_server`, `slack` and other services", "started", "not started, with a warning; `http_input` steps give "
-         "`--input webhook=JSON`"),
+        ("`http_server`, `slack` and other services", "started", "not started, with a warning of `check` and of `run`; "
+         "`http_input` steps give `--input webhook=JSON`"),
+        ("`pr`, `files`, `branch`, `filesChanged` …", "of the pull request, or of the checkout", "of the checkout, as "
+         "they were when the run started: the last commit, and what differs from `--base`, else from the default "
+         "branch; nothing outside of a checkout. They are the input `pull_request`"),
+        ("`ai_custom_tools`, `reuse_ai_session`, `enableDelegate`, `timeout_behavior` and the like", "of Visor's own "
+         "agent", "not used, with a warning of `check` and of `run`: `claude -p` is asked without them"),
+        ("`forEach` with a text or a mapping", "counts as true", "the same, with a warning"),
+        ("a `schema` that is a template", "rendered", "an agent is asked for it, with a warning: its answer is not "
+         "checked; other steps refuse it"),
+        ("`on_success.transitions` to a step that depends on this one", "runs it twice", "ends the search without a "
+         "jump, with a notice"),
+        ("`fail_if` of the file, conditions with the severity `warning` or `info`", "a remark", "the same, with a "
+         "notice of `check`"),
         ("`ai.fallback`", "other providers and models", "`claude --fallback-model` with the first model of anthropic"),
         ("a file of tools or workflows without steps", "runs nothing", "the same, with a warning; what is in it is "
          "checked"),
@@ -91,7 +131,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("`{{ a ? b : c }}`, `a || b`, filters in `for`", "an error, or ignored", "supported"),
         ("no `depends_on`, and `goto` to an earlier step", "everything at once", "the order of the file, with a "
          "notice"),
-        ("`human-input`", "asks on the terminal", "parks the step; `resile judge RUN STEP skip --output TEXT` answers; "
+        ("`human-input`", "asks on the terminal", "parks the step; `resile answer RUN STEP TEXT` answers; "
          "the answer is text, also as `.text`"),
         ("exit code", "0 after failures", "1; `continue_on_failure` and `criticality: info` tolerate"),
     ),
@@ -103,6 +143,13 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("a failed root of a diamond", "its dependents stay blocked for ever", "dependents at any depth are canceled "
          "at once, with the cause recorded"),
         ("`invocation_script`", "never runs", "a prefix of the command, as Torc's manual says"),
+        ("input files and user data that are missing", "refused when the workflow is initialized", "a warning of "
+         "`check`; `run` refuses them, exit code 2, without `--force`"),
+        ("a scheduler of several nodes whose jobs use one", "refused", "the same"),
+        ("`torc` in commands, recovery scripts and actions", "the client of a server", "a program on the PATH of files "
+         "that call it: `user-data get`, `update`, `list`, `jobs get`, each with `-f json`; no server is needed"),
+        ("`${user_data.output.X}`", "the data as JSON", "the same; the ID where the file gives no data, and behind "
+         "`torc user-data get` or `update`, with `input` too"),
         ("`use_pending_failed`", "no command judges what is parked", "`resile judge` decides"),
         ("`depends_on_job` in KDL", "dropped", "the same as `depends_on`, with a notice; any other unknown node is an "
          "error"),
@@ -111,7 +158,13 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "starts the jobs here, and `check` says so"),
         ("`on_worker_*` actions", "for each worker", "once in a run on this machine"),
         ("`runtime`", "not enforced", "a limit; one hour by default, with a notice"),
-        ("a job that a signal ended", "the code -1 or 137; it depends on how bash ran it", "128+N, always"),
+        ("a job that a signal ended", "the code -1 or 137; it depends on how bash ran it", "128+N, always; rules "
+         "for -1, for -N and for 128+N match it"),
+        ("`exit_codes`", "any 32-bit integers", "the same; one that no failure can have is a warning"),
+        ("an output file that is missing after exit 0", "the code 1", "the same, for rules and in `TORC_RETURN_CODE`; "
+         "the attempt's own exit code stays 0"),
+        ("the commands of an action", "run in the runner's folder; a failed one stops the others", "run in the output "
+         "directory, up to the first that fails; a failed action never fails the run, and is shown as tolerated"),
         ("`jobs_sort_method`", "by default the largest jobs first", "by default the order of the file, as Torc's "
          "manual says"),
     ),

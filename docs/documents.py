@@ -12,17 +12,22 @@ from msgspec import Struct, UnsetType
 from resile.commands.documents.answers import (
     CancelResult,
     CheckReport,
+    Configuration,
     DatabaseCheck,
     ErrorDocument,
+    Graph,
     JudgementResult,
     LogExport,
     LogList,
     Migration,
     ParkedFailures,
+    Pruned,
     Rehearsal,
     ResetResult,
     RunMetrics,
+    SubmittedRun,
     Versions,
+    WrittenFile,
 )
 from resile.commands.documents.dead_letters import (
     DeadLetter,
@@ -34,13 +39,16 @@ from resile.commands.documents.dead_letters import (
     RedrivePreview,
     RedriveResult,
 )
+from resile.commands.documents.plan import RunPlan
 from resile.commands.documents.runs import Event, RunDocument, RunList
+from resile.commands.documents.tokens import NewTokenDocument, RevokedToken, TokenList
 from resile.explain.report import Explanation
 
 # Every document, by the commands that print it.
 DOCUMENTS: dict[str, type[Struct]] = {
     "run, resume, rerun, status RUN, judge --resume": RunDocument,
-    "status": RunList,
+    "run --dry-run": RunPlan,
+    "ls, status": RunList,
     "explain": Explanation,
     "parked": ParkedFailures,
     "judge": JudgementResult,
@@ -59,6 +67,14 @@ DOCUMENTS: dict[str, type[Struct]] = {
     "rehearse": Rehearsal,
     "check": CheckReport,
     "migrate": Migration,
+    "init": WrittenFile,
+    "graph": Graph,
+    "submit": SubmittedRun,
+    "token create": NewTokenDocument,
+    "token ls": TokenList,
+    "token revoke": RevokedToken,
+    "prune": Pruned,
+    "config": Configuration,
     "db check": DatabaseCheck,
     "version": Versions,
     "any command that ends with an error": ErrorDocument,
@@ -103,7 +119,8 @@ def document_sections() -> list[str]:
     found = list(dict.fromkeys([*DOCUMENTS.values(), *LINES.values()]))
     for kind in found:
         hints = get_type_hints(kind)
-        found += [inner for hint in hints.values() for inner in structs_in(hint) if inner not in found]
+        inner = dict.fromkeys(inner for hint in hints.values() for inner in structs_in(hint))
+        found += [kind for kind in inner if kind not in found]
     for kind in found:
         hints = get_type_hints(kind)
         about = " ".join((inspect.getdoc(kind) or "").split())

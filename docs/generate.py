@@ -1,21 +1,28 @@
-"""Makes the pages of docs/ that are read off the program itself; `make docs` writes them, a test compares them.
+"""Makes the pages and pictures of docs/ that come from the program; `make docs` writes them, a test compares them.
 
+cli.md              from the table of commands
 native-file.md      from the front end's own tables of keys, and the limits
 ir.md               from the tables of keys that only files of other systems need
 compatibility.md    from the tables of the other front ends, and differences.py
 json.md             from the Structs of the documents that commands print
+api.md              from the OpenAPI document of the server
 state-machine.md    from the core's handler table, the statuses and the orders
+images/*.svg        from a run in a terminal (draw.py)
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from command_line import cell, command_sections
 from differences import DIFFERENCES, PYTHON
 from documents import document_sections
+from draw import NAMES, pictures
+from rest_api import route_sections
 
 from resile.api.step import STEP_OPTIONS
 from resile.api.workflow import WORKFLOW_OPTIONS
@@ -56,11 +63,6 @@ def sentence(thing: object) -> str:
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
-def cell(text: str) -> str:
-    """Escape text for a cell of a table."""
-    return text.replace("|", "\\|")
-
-
 def native_file() -> str:
     """The reference of the native file."""
     lines = ["# The native file, key by key", "", MARK, ""]
@@ -69,18 +71,31 @@ def native_file() -> str:
         "`1h30m`. The keys of each mapping are listed by how often people need them.",
         *_key_tables(TABLES),
     ]
-    lines += ["", "## Limits", "", "| limit | number |", "|---|---|"]
-    lines += [
-        f"| {name.lower().replace('_', ' ')} | {value:,} |" for name, value in vars(limits).items() if name.isupper()
-    ]
+    lines += ["", "## Limits", "", "| what | limit |", "|---|---|"]
+    lines += [limit_row(name, value) for name, value in vars(limits).items() if name.isupper()]
     return "\n".join(lines) + "\n"
+
+
+def limit_row(name: str, value: float) -> str:
+    """A limit of the model in words: FILE_BYTES_MAX is `file: 32 MB at most`."""
+    words = name.lower().split("_")
+    text = f"{value:,.10g}"
+    if "bytes" in words:
+        text = f"{value / 2**20:g} MB" if value >= 2**20 else f"{value / 2**10:g} KB"
+    elif "seconds" in words:
+        text += " s"
+    elif "characters" in words:
+        text += " characters"
+    suffix = " at most" if "max" in words else " by default" if "default" in words else ""
+    what = " ".join(word for word in words if word not in ("bytes", "seconds", "characters", "max", "default"))
+    return f"| {what} | {text}{suffix} |"
 
 
 def ir_page() -> str:
     """The reference of `ir`."""
     lines = ["# The key `ir`", "", MARK, ""]
     lines += [
-        "Files of other systems compile to the native file ([native-file.md](native-file.md)), and `resile migrate`",
+        "Files of other systems compile to [the native file](native-file.md), and `resile migrate`",
         "writes them as one. The key `ir`, of the workflow and of a step, has the settings that only such files need:",
         "",
         "```yaml",
@@ -110,6 +125,18 @@ def _key_tables(known: tuple[Table, ...]) -> list[str]:
     return lines
 
 
+def cli_page() -> str:
+    """The reference of the command line."""
+    lines = ["# The command line", "", MARK, ""]
+    lines += [
+        "`resile COMMAND --help` prints the same text. RUN is the number of a run, as `resile ls` lists them; STEP is",
+        "the name of a step. With `--json` a command prints [one JSON document](json.md).",
+        "",
+        *command_sections(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def json_page() -> str:
     """The reference of the JSON that commands print."""
     lines = ["# The JSON of commands", "", MARK, ""]
@@ -120,6 +147,12 @@ def json_page() -> str:
         "",
         *document_sections(),
     ]
+    return "\n".join(lines) + "\n"
+
+
+def api_page() -> str:
+    """The reference of the REST API."""
+    lines = ["# The REST API", "", MARK, "", *route_sections()]
     return "\n".join(lines) + "\n"
 
 
@@ -193,9 +226,9 @@ def _python() -> list[str]:
         assert [name for name, _ in PYTHON[part]] == list(known), part
     lines = ["", "## Python", ""]
     lines += [
-        "A file of Python runs as it is ([python.md](python.md)), and `resile migrate flow.py` writes a native file",
-        "whose steps call the same functions with the same arguments. The functions stay where they are: Python code",
-        "has no other form. Python must find the module from the folder of the run. Values that JSON",
+        "A file of Python runs as it is ([Python](../guides/python.md)), and `resile migrate flow.py` writes a",
+        "native file whose steps call the same functions with the same arguments. The functions stay where they are:",
+        "Python code has no other form. Python must find the module from the folder of the run. Values that JSON",
         "can't hold are pickles there too; the functions' own files must define their classes.",
         "",
         "| in Python | | in the native file |",
@@ -237,11 +270,14 @@ DRAWING = [
 ]
 
 PAGES = {
-    "json.md": json_page,
-    "native-file.md": native_file,
-    "ir.md": ir_page,
-    "state-machine.md": state_machine,
-    "compatibility.md": compatibility,
+    "reference/cli.md": cli_page,
+    "reference/json.md": json_page,
+    "reference/api.md": api_page,
+    "reference/native-file.md": native_file,
+    "reference/ir.md": ir_page,
+    "reference/state-machine.md": state_machine,
+    "reference/compatibility.md": compatibility,
+    **{f"images/{name}.svg": partial(lambda name: pictures()[name], name) for name in NAMES},
 }
 
 
