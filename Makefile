@@ -5,34 +5,62 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := build/demo
+# What running needs and nothing else: `make demo` must not fetch linters and test tools.
+RUNTIME := build/runtime
+# mkdocs-material, for the pages of docs/ as a site in build/site.
+SITE := build/site-tools
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Hashes of every file a package offers, no addresses, and one answer for every platform.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow fuzz shellfuzz equal mutate torture lint format bench docs lock clean
+.PHONY: help install demo site test test-slow fuzz shellfuzz equal mutate torture lint format bench docs lock clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 install: $(STAMP) ## build .venv with the pinned packages and this one
 
-$(STAMP): requirements-dev.txt pyproject.toml
+define check-python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Resile needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Name another one: make PYTHON=/path/to/python3.12 install" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) can't make virtual environments (on Debian: apt-get install python3-venv)." >&2; exit 1; }
+endef
+
+# A virtual environment with the packages of one pinned file.
+define venv-with
+	$(PYTHON) -m venv --clear $(1)
+	$(1)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r $(2)
+endef
+
+$(STAMP): requirements-dev.txt pyproject.toml
+	$(check-python)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --require-hashes -r requirements-dev.txt
 	$(PIP) install --no-deps --no-build-isolation --no-index --editable .
 	$(BIN)/python -m compileall -q src
 	@touch $@
 
-demo: $(STAMP) ## run a workflow that fails and gets back up, then look at it
+$(RUNTIME)/.installed: requirements.txt
+	$(check-python)
+	$(call venv-with,$(RUNTIME),requirements.txt)
+	@echo "$(CURDIR)/src" > "$$($(RUNTIME)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/resile.pth"
+	@touch $@
+
+demo: $(RUNTIME)/.installed ## run a workflow that fails and gets back up, then look at it
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
-	RESILE_DB=$(DEMO)/resile.db $(BIN)/resile run examples/recover.yaml
-	RESILE_DB=$(DEMO)/resile.db $(BIN)/resile explain 1
+	RESILE_DB=$(DEMO)/resile.db $(RUNTIME)/bin/python -m resile run examples/recover.yaml
+	RESILE_DB=$(DEMO)/resile.db $(RUNTIME)/bin/python -m resile explain 1
+
+$(SITE)/.installed: requirements-site.txt
+	$(check-python)
+	$(call venv-with,$(SITE),requirements-site.txt)
+	@touch $@
+
+site: $(SITE)/.installed ## build the pages of docs/ as a site in build/site; a broken link fails it
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --strict
 
 test: $(STAMP) ## the fast suite
 	$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -76,6 +104,7 @@ lock: ## pin the requirements anew from pyproject.toml (needs uv)
 	$(COMPILE) pyproject.toml --output-file requirements.txt
 	$(COMPILE) pyproject.toml --extra dev --output-file requirements-dev.txt
 	$(COMPILE) pyproject.toml --extra dev --extra mutate --output-file requirements-mutate.txt
+	$(COMPILE) pyproject.toml --extra site --output-file requirements-site.txt
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build bench.json .mypy_cache .ruff_cache .hypothesis
