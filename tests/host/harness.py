@@ -87,6 +87,15 @@ class Hosts:
         state = fold_log(self.store, row_of(self.store, run))
         return {state.step_of(job).name: job.status.name for job in state.jobs.values()}
 
+    def wait_for_queue(self, run: int) -> None:
+        """Wait until the only step `s` of a run is in the host's queue for a slot."""
+        wait_for(lambda: self.jobs(run)["s"] == "pending")
+        # The host queues what is durable before it answers a request that came later.
+        number = self.store.request(run, time.time(), "resume", {"by": "ann"})
+        result = wait_for(lambda: self.store.result(number))
+        assert result is not None
+        assert result["error"]["code"] == "run-active"
+
     def attempts(self, run: int) -> list[AttemptRow]:
         """All attempts of a run."""
         return list(self.store.attempts(run))
