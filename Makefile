@@ -62,11 +62,12 @@ $(SITE)/.installed: requirements-site.txt
 site: $(SITE)/.installed ## build the pages of docs/ as a site in build/site; a broken link fails it
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --strict
 
+# Three at a time on two processors, because tests wait for processes more than they compute.
 test: $(STAMP) ## the fast suite
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 3 -m "not slow" --durations=20
 
 test-slow: $(STAMP) ## the suites that take minutes: kill -9 at random moments, full disks, large graphs
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --durations=20
 
 fuzz: $(STAMP) ## compile N mutated files of other systems: N=10000 SEED=1
 	RESILE_FUZZ=$(or $(N),10000) RESILE_FUZZ_SEED=$(or $(SEED),0) $(BIN)/python -m pytest tests/dialects -k mutated_files

@@ -17,6 +17,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -57,12 +58,19 @@ HEAVY = {
 }
 
 
+@cache
+def import_nodes(file: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Every import statement of a file."""
+    tree = ast.parse(file.read_text(), str(file))
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def imports(file: Path) -> Iterator[tuple[int, str]]:
     """(line, module) of every import in a file, lazy and type-checking ones too."""
-    for node in ast.walk(ast.parse(file.read_text(), str(file))):
+    for node in import_nodes(file):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{file}:{node.lineno}: a relative import"
             module = node.module or ""
             # `from resile import store` names a folder as much as `import resile.store` does.
@@ -76,10 +84,10 @@ def module_graph() -> dict[str, set[str]]:
     modules = {name.removesuffix(".__init__"): file for name, file in files.items()}
     graph: dict[str, set[str]] = {name: set() for name in modules}
     for name, file in modules.items():
-        for node in ast.walk(ast.parse(file.read_text(), str(file))):
+        for node in import_nodes(file):
             if isinstance(node, ast.Import):
                 graph[name] |= {alias.name for alias in node.names} & modules.keys()
-            elif isinstance(node, ast.ImportFrom) and node.module in modules:
+            elif node.module in modules:
                 inner = {f"{node.module}.{alias.name}" for alias in node.names}
                 graph[name] |= inner & modules.keys() or {node.module}
     return graph
