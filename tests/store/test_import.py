@@ -77,3 +77,23 @@ def test_a_store_takes_the_run_of_another(place: Place, other: Store) -> None:
     assert content(here, run) == before
     assert here.acquire_lease(run, 100.0, 30.0).run == run
     assert here.create_run(run_row(), DEFINITION, ()) == 4
+
+
+def test_an_imported_run_has_the_name_of_its_database_and_its_neighbours_keep_theirs(place: Place, other: Store) -> None:
+    """In whatever order runs come over, a number that is free has the target's own name."""
+    here = place.open()
+    own, foreign = here.identity(), other.identity()
+    for _ in range(5):
+        other.create_run(run_row(), DEFINITION, ())
+    found = []
+    for run in (4, 2, 5, 3):
+        here.import_run(other, run)
+        found.append("".join("own " if here.identity(number) == own else "not " for number in range(1, 8)))
+    assert found == [
+        "own own own not own own own ",
+        "own not own not own own own ",
+        "own not own not not own own ",
+        "own not not not not own own ",
+    ]
+    assert {here.identity(run) for run in (2, 3, 4, 5)} == {foreign}
+    assert here.create_run(run_row(), DEFINITION, ()) == 6
