@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -233,6 +234,44 @@ def test_an_answer_saved_to_a_file(place: Place, server: Server) -> None:
     assert (code, document["outputs"]["path"]) == (0, str(place.folder / "sub" / "got"))
     assert (place.folder / "sub" / "got").read_bytes() == b"x" * (5 * 1024 * 1024)
     assert not (place.folder / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "saved"),
+    [
+        ("out/${inputs.v}", "f", "work/out/f"),
+        ("${inputs.v}", "s/../f", "work/f"),
+        ("../up/${inputs.v}", "f", "up/f"),
+        ("${raw:inputs.v}", "../up/f", "up/f"),
+        ("${raw:inputs.v}", "{root}/abs/f", "abs/f"),
+        ("out/${inputs.v}", "../f", None),
+        ("${inputs.v}", "../f", None),
+        ("${inputs.v}", "/nowhere/f", None),
+        ("${inputs.v}/f", "link", None),
+    ],
+)
+def test_a_value_keeps_a_saved_body_in_the_folder(
+    place: Place, server: Server, path: str, value: str, saved: str | None
+) -> None:
+    """Unless the file itself, or a raw value, leads elsewhere; the step fails before it asks the server."""
+    root, work = place.folder, place.folder / "work"
+    work.mkdir()
+    (root / "up").mkdir()
+    (work / "link").symlink_to(root / "up")
+    steps = f"  a: {{http: {{url: '{server.url}/x', save_to: '{path}'}}, working_dir: work, capture: path}}\n"
+    value = value.replace("{root}", str(root))
+    code, document = _run(place, steps, "--input", f"v={value}", head="inputs: {v: x}")
+    found = {name for name in ("work/out/f", "work/f", "up/f", "abs/f", "f") if (root / name).exists()}
+    if saved is None:
+        folder = work / "out" if path.startswith("out") else work
+        assert (code, found, server.asked) == (1, set(), [])
+        assert document["first_failure"]["message"] == (
+            f"the value of `${{inputs.v}}`, {value!r}, leads out of the folder {folder}; "
+            "`${raw:inputs.v}` may lead anywhere"
+        )
+    else:
+        assert (code, found, (root / saved).read_bytes()) == (0, {saved}, b"hello")
+        assert os.path.realpath(document["outputs"]["path"]) == str(root / saved)
 
 
 @pytest.mark.parametrize(("base", "is_taken"), [("URL", True), ("URL/", True), ("URL?a=", False), ("ftp://x", False)])
