@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from resile.engine.actions import git
 from resile.engine.launch import ARGUMENT_BYTES_MAX
 from resile.model.builtin_actions import Log
 from resile.model.failure import Failure, Outcome
@@ -145,3 +146,31 @@ def test_a_commit_is_required_where_there_is_a_repository_only(tmp_path: Path) -
     outcome = parts_of(tmp_path, Shell("true"), commit_required=True).outcome()
     assert outcome.failure is not None
     assert outcome.failure.message == "commit_required: the step does not run inside a git repository"
+
+
+def test_a_commit_that_git_does_not_tell_of_fails_the_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the step and after it: no commit is taken for made because git is stuck, missing, or has no repository."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    parts = parts_of(tmp_path, Shell("true"), commit_required=True)
+    parts.launch()
+    assert parts.failure().message == "commit_required: the step made no commit"
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(git, "GIT_SECONDS_MAX", 0.2)
+    messages = []
+    with monkeypatch.context() as path:
+        for folder in (program.parent, tmp_path):
+            path.setenv("PATH", f"{folder}:/bin" if folder == program.parent else str(folder))
+            refused = parts.outcome().failure
+            assert refused is not None
+            messages += [refused.message, parts.failure().message]
+    monkeypatch.undo()
+    (tmp_path / ".git").rename(tmp_path / "away")
+    messages.append(parts.failure().message)
+    assert messages == [
+        *["commit_required: git gave no answer within 0.2 s"] * 2,
+        *["commit_required: git can't be run: No such file or directory"] * 2,
+        "commit_required: the step does not run inside a git repository",
+    ]

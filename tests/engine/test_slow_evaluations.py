@@ -6,6 +6,7 @@ A test stops the process that evaluates. It looks like one on a busy machine, an
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,6 +156,40 @@ steps:
     )
     assert done.status == "canceled"
     assert [event["type"] for event in slow.events if event["step"] == "slow"] == ["step_canceled"]
+
+
+GIT = """#!/bin/sh
+if CONDITION; then until test -e .git/woken; do sleep 0.01; done; fi
+exec REAL "$@"
+"""
+
+
+@pytest.mark.parametrize("condition", ["true", "test -e made"], ids=["start", "end"])
+def test_other_steps_run_while_git_gives_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    """`commit_required` asks git before and after its step; only that step waits for a call that is stuck."""
+    real = shutil.which("git")
+    assert real is not None
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([real, "init", "-q"], check=True)
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(GIT.replace("CONDITION", condition).replace("REAL", real))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    commit = f"{real} -c user.name=x -c user.email=x@y commit -q --allow-empty -m x; touch made"
+    Path("flow.yaml").write_text(
+        "resile: 1\nsteps:\n"
+        f"  slow: {{shell: '{commit}', commit_required: true}}\n"
+        '  other: {shell: "until CONDITION; do sleep 0.01; done"}\n'
+        "  wake: {shell: touch .git/woken, needs: [other]}\n".replace("CONDITION", condition)
+    )
+    events: list[dict[str, Any]] = []
+    done = resile.run(resile.load("flow.yaml"), db=str(tmp_path / "r.db"), max_parallel=4, on_event=events.append)
+    assert done.status == "completed"
+    ended = [event["step"] for event in events if event["type"] == "step_completed"]
+    assert ended.index("other") < ended.index("slow")
 
 
 ENGINE = """

@@ -136,10 +136,7 @@ class Attempt:
         """Store the commit that a step starts from in a file, which survives a crash."""
         from resile.engine.actions.git import head_of
 
-        head = head_of(directory)
-        if head is None:
-            raise ValueRefused("commit_required: the step does not run inside a git repository")
-        self.write_file(HEAD, head.encode())
+        self.write_file(HEAD, head_of(directory).encode())
 
 
 class Performer:

@@ -96,15 +96,17 @@ def question_may_wait(state: State, question: Question) -> bool:
 
 
 def start_may_wait(state: State, job: Job, step: Step) -> bool:
-    """Does the start of an attempt take code or templates that are not `${...}`?"""
-    return bool(step.effects) or type(step.action) in _BUILTIN or language_of(state.workflow_of(job.scope)).may_wait
+    """Does the start of an attempt take code, templates that are not `${...}`, or git?"""
+    if step.effects or step.commit_required or type(step.action) in _BUILTIN:
+        return True
+    return language_of(state.workflow_of(job.scope)).may_wait
 
 
 def end_may_wait(state: State, job: Job, step: Step) -> bool:
-    """Does the outcome of an attempt take code, templates that are not `${...}`, or a schema?"""
-    if step.transform is not None or step.checks or step.cases or step.effects:
+    """Does the outcome of an attempt take code, templates that are not `${...}`, a schema, or git?"""
+    if step.transform is not None or step.checks or step.cases or step.effects or step.commit_required:
         return True
-    if step.outputs or step.commit_required:
+    if step.outputs:
         return language_of(state.workflow_of(job.scope)).may_wait
     # A fallback gives its value to the steps that it stands in for.
     scope = state.scopes[job.scope]
