@@ -353,6 +353,7 @@ class LocalExecutor(SegmentReader):
     def _add_shared(self, shared: SharedRecords) -> None:
         """Know the attempts of this run that servers have started."""
         self._spooled = {**shared.attempts, **self._spooled}
+        self._uncompacted |= shared.uncompacted
         if self.records != "here" and shared.found:
             self.records = "here" if shared.of_this_boot else "former"
 

@@ -87,6 +87,8 @@ class SharedRecords:
         self.attempts: dict[Key, SpooledAttempt] = {}
         self.found = False
         self.of_this_boot = False
+        # The launchers whose spool still has every line, unless it was cut.
+        self.uncompacted: set[str] = set()
         boot = processes.boot_id().decode()
         for server, profile in servers.items():
             for path in _spools_in(server):
@@ -95,6 +97,8 @@ class SharedRecords:
                     continue
                 self.found = True
                 self.of_this_boot = self.of_this_boot or author.boot == boot
+                if recovery.has_all_lines(path, lines):
+                    self.uncompacted.add(author.token)
                 wide: dict[Key, SpooledAttempt] = {}
                 recovery.fold(lines, author, wide)
                 for (job, attempt), spooled in wide.items():
