@@ -22,7 +22,7 @@ from resile.store.open import open_store
 from tests.executors.local.driver import wait_for
 
 ROOT = Path(__file__).parent.parent.parent
-RESILE = str(Path(sys.executable).parent / "resile")
+RESILE = [sys.executable, "-m", "resile.cli.main"]
 TAKE_OVER_SECONDS_MAX = 20.0
 
 
@@ -112,7 +112,7 @@ class Hosts:
 
     def resile(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Call the command line on the same database."""
-        command = [RESILE, words[0], "--db", self.database, *words[1:]]
+        command = [*RESILE, words[0], "--db", self.database, *words[1:]]
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60)
 
     def kill(self, process: subprocess.Popen[str]) -> None:

@@ -224,7 +224,7 @@ def test_a_host_goes_on_with_what_the_command_line_left(hosts: Hosts) -> None:
     """A run whose `resile run` was killed is handed to a host, which adopts the step that still runs."""
     path = hosts.folder / "mine.yaml"
     path.write_text(f"resile: 1\nname: mine\n{GATED}")
-    command = [RESILE, "run", "--db", hosts.database, "--output", "output", str(path)]
+    command = [*RESILE, "run", "--db", hosts.database, "--output", "output", str(path)]
     engine = subprocess.Popen(command, cwd=hosts.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     hosts.wait_for_effects(lambda lines: len(lines) == 1)
     engine.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from resile.executors.contract import Ended, Launch
 from resile.executors.local.launcher import memory
+from resile.executors.local.launcher.slots import Slot
 from resile.executors.local.oom import OomCounter
 from resile.executors.local.processes import read_table
 
@@ -97,3 +99,115 @@ def test_a_cgroup_of_its_own(tmp_path: Path) -> None:
     found = ends(tmp_path, hog(1, 200, 60, 100, "{python} -c '{code}'; echo on"))
     assert (found[1].reason, found[1].wait_status, found[1].log.out_length) == ("oom", 9, 0)
     assert not [name for name in os.listdir(parent) if name.startswith(b"resile-")]
+
+
+def slot_in(folder: Path, cgroup: Path | None = None, status: int = 0) -> Slot:
+    """A slot whose attempt has ended with this wait status, used 10 MiB, and has that folder for its cgroup."""
+    slot = Slot(0, os.fsencode(folder), b"token")
+    slot.pid, slot.started, slot.memory_max, slot.reason = os.getpid(), 100.0, 50 * MIB, b""
+    slot.usage = (status, 1.5, 10 * MIB)
+    slot.cgroup = b"" if cgroup is None else os.fsencode(cgroup)
+    return slot
+
+
+def test_a_file_of_the_kernel_takes_a_text_or_does_not(tmp_path: Path) -> None:
+    """It is never made, and a refusal is no error."""
+    file = tmp_path / "memory.max"
+    file.touch()
+    assert memory.write(os.fsencode(file), b"123")
+    assert file.read_bytes() == b"123"
+    assert [memory.write(os.fsencode(path), b"1") for path in (tmp_path / "none", tmp_path, "/dev/full")] == [False] * 3
+    assert sorted(tmp_path.iterdir()) == [file]
+
+
+def test_a_leader_enters_its_cgroup_or_is_measured(tmp_path: Path) -> None:
+    """In a cgroup the kernel watches. One that takes no process is removed, and the attempt is measured soon."""
+    group, limits = tmp_path / "group", memory.MemoryLimits()
+    group.mkdir()
+    slot = slot_in(tmp_path, group)
+    assert limits.enter(slot) == 100.0 + memory.WATCH_SECONDS
+    assert (slot.cgroup, slot.measured_at, group.exists(), limits.left) == (b"", 100.0, False, [])
+    assert limits.enter(slot) == 100.0 + memory.WATCH_SECONDS
+    group.mkdir()
+    (group / "cgroup.procs").touch()
+    slot.cgroup = os.fsencode(group)
+    with subprocess.Popen(["sh", "-c", "cat & echo $!; wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as leader:
+        assert leader.stdin is not None
+        assert leader.stdout is not None
+        child, slot.pid = int(leader.stdout.readline()), leader.pid
+        assert limits.enter(slot) == memory.NEVER
+        # A plain file keeps the last number; the kernel takes each.
+        assert int((group / "cgroup.procs").read_text()[: len(str(child))]) == child
+        assert limits.watch(slot, 1e9, lambda _: [child]) == memory.NEVER
+        (group / "cgroup.procs").write_text("")
+        slot.pid = child
+        assert limits.enter(slot) == memory.NEVER
+        assert int((group / "cgroup.procs").read_text()) == child
+        leader.stdin.close()
+    slot.close()
+
+
+def test_an_attempt_without_a_cgroup_is_measured_when_it_is_due(tmp_path: Path) -> None:
+    """At its limit it goes on, above it ends at once; its peak is the largest that was measured."""
+    slot, limits = slot_in(tmp_path), memory.MemoryLimits()
+    slot.measured_at, slot.memory_peak, slot.grace_seconds, step = 100.0, 7, 10.0, memory.WATCH_SECONDS
+    measured: list[float] = []
+
+    def members(_: Slot) -> list[int]:
+        """This process; note that it was measured."""
+        measured.append(now)
+        return [os.getpid()]
+
+    slot.memory_max = 1 << 50
+    now = 100.0 + step - 0.01
+    assert limits.watch(slot, now, members) == 100.0 + step
+    assert (measured, slot.memory_peak) == ([], 7)
+    now = 100.0 + step
+    assert limits.watch(slot, now, members) == 100.0 + 2 * step
+    assert (measured, slot.grace_seconds) == ([100.0 + step], 10.0)
+    assert slot.memory_peak > MIB
+    slot.memory_max = 0
+    assert limits.watch(slot, 200.0, members) == 0.0
+    assert slot.grace_seconds == 0.0
+    slot.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "events", "peak", "expected"),
+    [
+        (9, b"", "oom_kill 1", "20971520\n", (b"oom", 20 * MIB)),
+        (9, b"", "oom_kill 0", "20971520\n", (b"", 20 * MIB)),
+        (0, b"", "oom_kill 1", "20971520\n", (b"", 20 * MIB)),
+        (9, b"timeout", "oom_kill 1", "1048576", (b"timeout", 10 * MIB)),
+        (9, b"", "oom_kill 2", "max", (b"oom", 10 * MIB)),
+    ],
+)
+def test_what_a_cgroup_tells_of_an_attempt_that_ended(
+    tmp_path: Path, status: int, reason: bytes, events: str, peak: str, expected: tuple[bytes, int]
+) -> None:
+    """A kill by the kernel is the reason of an end by SIGKILL that has no other; the larger peak counts."""
+    group, limits = tmp_path / "group", memory.MemoryLimits()
+    group.mkdir()
+    (group / "memory.events").write_text(f"max 4\n{events}\n")
+    (group / "memory.peak").write_text(peak)
+    slot = slot_in(tmp_path, group, status)
+    slot.reason = reason
+    limits.close(slot)
+    assert (slot.reason, slot.usage) == (expected[0], (status, 1.5, expected[1]))
+    assert (slot.cgroup, limits.left) == (b"", [os.fsencode(group)])
+    for file in group.iterdir():
+        file.unlink()
+    limits.leave(slot)
+    assert (limits.left, group.exists()) == ([], False)
+    slot.close()
+
+
+def test_a_cgroup_is_tried_once(tmp_path: Path) -> None:
+    """Where the first one can't be made, no attempt gets one, and each has its limit all the same."""
+    slot, limits = slot_in(tmp_path), memory.MemoryLimits()
+    limits.parent = os.fsencode(tmp_path)
+    limits.prepare(slot, 5 * MIB)
+    assert (slot.cgroup, slot.memory_max, limits.parent) == (b"", 5 * MIB, b"")
+    limits.prepare(slot, 6 * MIB)
+    assert (slot.cgroup, slot.memory_max, limits.parent) == (b"", 6 * MIB, b"")
+    slot.close()
