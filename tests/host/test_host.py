@@ -7,9 +7,10 @@ import signal
 import subprocess
 import time
 
+from resile.engine.host.host import LEASE_SECONDS, RENEW_SECONDS
 from tests.executors.local.driver import wait_for
 
-from .harness import RESILE, TAKE_OVER_SECONDS_MAX, Hosts
+from .harness import RESILE, ROOT, TAKE_OVER_SECONDS_MAX, Hosts
 
 CHAIN = """
 steps:
@@ -294,3 +295,9 @@ steps:
     wait_for(lambda: any(note.type == "redrive_finished" for note in hosts.store.notes(run)))
     assert hosts.effects() == ["1", "2", "2", "3"]
     assert list(hosts.store.letters(run)) == []
+
+
+def test_a_lease_lasts_as_long_as_the_guide_says() -> None:
+    """People plan with these numbers: how long a dead server's runs wait, and how often a server writes."""
+    promise = f"under a lease of {LEASE_SECONDS:g} s that it renews every {RENEW_SECONDS:g} s."
+    assert promise in (ROOT / "docs" / "guides" / "server.md").read_text()

@@ -19,11 +19,20 @@ SUITES: dict[str, tuple[str, ...]] = {
         "tests/runs/values",
         "tests/runs/fanout",
         "tests/dialects/visor",
+        "tests/dialects/noetl",
         "tests/api",
         "tests/cli",
     ),
-    "engine/host": ("tests/host", "tests/engine"),
-    "engine": ("tests/engine", "tests/runs/values", "tests/runs/ladder", "tests/runs/fanout", "tests/api", "tests/cli"),
+    "engine/host": ("tests/host", "tests/engine", "tests/worker"),
+    "engine": (
+        "tests/engine",
+        "tests/runs/values",
+        "tests/runs/ladder",
+        "tests/runs/fanout",
+        "tests/dialects/prodigy/test_runs.py",
+        "tests/api",
+        "tests/cli",
+    ),
     "executors/local": ("tests/executors", "tests/host", "tests/runs/ladder", "tests/engine"),
 }
 # Looks at the records of every folder.
