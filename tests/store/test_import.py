@@ -79,9 +79,7 @@ def test_a_store_takes_the_run_of_another(place: Place, other: Store) -> None:
     assert here.create_run(run_row(), DEFINITION, ()) == 4
 
 
-def test_an_imported_run_has_the_name_of_its_database_and_no_other_run_has(
-    place: Place, other: Store
-) -> None:
+def test_an_imported_run_has_the_name_of_its_database_and_no_other_run_has(place: Place, other: Store) -> None:
     """In whatever order runs come over, a number that is free has the target's own name."""
     here = place.open()
     own, foreign = here.identity(), other.identity()

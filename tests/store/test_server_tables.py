@@ -223,3 +223,40 @@ def test_the_census_counts_runs_parked_failures_and_due_runs(shared: SharedStore
     status = run_row().status
     assert tables.census(100.5) == Census({status: 2, "failed": 1}, 2, 0, 1)
     assert tables.parked_jobs() == [(second, 1), (first, 1)]
+
+
+def test_a_server_takes_what_is_due_and_lets_go_of_it_together(place: Place) -> None:
+    """In the order in which runs are due, at most so many, each under a lease whose number rises."""
+    shared, other = _open(place), _open(place)
+    tables = shared.server_tables()
+    assert tables.take_due(50.0, 100.0, SECONDS, 5) == []
+    runs = [_run(shared) for _ in range(5)]
+    for run, at, priority in zip(runs, (30.0, 20.0, 10.0, 90.0, 40.0), (0, 0, 5, 0, 0), strict=True):
+        tables.enqueue(run, at, priority)
+    held = other.acquire_lease(runs[4], 100.0, SECONDS)
+    first = tables.take_due(50.0, 100.0, SECONDS, 2)
+    assert [(one.run, one.due_at, lease.run) for one, lease in first] == [
+        (runs[2], 10.0, runs[2]),
+        (runs[1], 20.0, runs[1]),
+    ]
+    assert [one.run for one, _ in other.server_tables().take_due(50.0, 100.0, SECONDS, 5)] == [runs[0]]
+    assert tables.take_due(50.0, 100.0, SECONDS, 5) == []
+    third, second = (lease for _, lease in first)
+    assert shared.lease(runs[1], 100.0) == second
+    assert shared.lease(runs[1], 100.0 + SECONDS - 1) == second
+    # The second is lost to another process, so only the third is let go of; what others hold stays theirs.
+    taken_over = other.acquire_lease(runs[1], 100.0 + SECONDS + 1, SECONDS)
+    assert taken_over.number > second.number
+    tables.release_all([second], [(third, 70.0), (replace(held, token="stale"), 1.0)])
+    assert tables.submission(runs[1]) is not None
+    assert other.lease(runs[1], 100.0 + SECONDS + 1) == taken_over
+    assert other.lease(runs[4], 100.0) == held
+    submission = tables.submission(runs[2])
+    assert submission is not None
+    assert (submission.due_at, shared.lease(runs[2], 100.0)) == (70.0, None)
+    ((_, again),) = tables.take_due(70.0, 100.0, SECONDS, 1)
+    assert again.run == runs[2]
+    assert again.number > third.number
+    tables.release_all([again, held], [])
+    assert [tables.submission(run) for run in (runs[2], runs[4])] == [None, None]
+    assert [shared.lease(run, 100.0) for run in (runs[2], runs[4])] == [None, None]
