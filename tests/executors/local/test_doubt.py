@@ -126,3 +126,21 @@ def test_an_end_that_was_recorded_and_is_missing_shows_that_records_were_cut(tmp
         driver.executor.close(finished=True)
         wait_until_gone(pid)
     assert found == [(False, False), (True, False), (False, False)]
+
+
+def test_the_records_of_another_epoch_end_only_what_still_ran_then(tmp_path: Path) -> None:
+    """An attempt that never started is no problem, and what an attempt that ended left in the background goes on."""
+    with driving(tmp_path) as driver:
+        left = int(driver.out(driver.shell("sleep 600 > /dev/null 2>&1 & echo $!")))
+        driver.executor.start([sh(2, "exec sleep 600")])
+        runs, launcher = driver.started(2).pid, driver.launcher_pid()
+        os.kill(launcher, signal.SIGKILL)
+        wait_until_gone(launcher)
+    with next((tmp_path / "launcher").glob("*.spool")).open("ab") as spool:
+        spool.write(b"B 3 1\n")
+    try:
+        driver = Driver(tmp_path, label="1:2")
+        assert (driver.executor.records, lives(runs), lives(left)) == ("none", False, True)
+        driver.executor.close()
+    finally:
+        os.kill(left, signal.SIGKILL)
