@@ -50,7 +50,7 @@ def on_attempt_adopted(reaction: Reaction, event: AttemptAdopted) -> None:
     if job.status is PENDING:
         _note_start(reaction, job, event.pid)
     reaction.note("attempt_adopted", job, {"pid": event.pid})
-    if state.is_stopping(job) and not state.is_end(job):
+    if state.is_stopping(job):
         reaction.order(KillAttempt(job.id, job.attempt, job.last_event_seq))
 
 
@@ -117,7 +117,7 @@ def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
         return
     if state.first_failure is None:
         state.first_failure = Failed(step.name, job.attempt, failure.kind, failure.exit_code, failure.message)
-    if state.is_stopping(job) and not state.is_end(job):
+    if state.is_stopping(job):
         fail(reaction, job, failure.message)
     else:
         _climb(reaction, job, failure)
@@ -240,7 +240,7 @@ def on_attempt_withdrawn(reaction: Reaction, event: AttemptWithdrawn) -> None:
         reaction.note("attempt_lost", job, {"interrupted": True})
     else:
         job.attempt -= 1
-    if state.is_stopping(job) and not state.is_end(job):
+    if state.is_stopping(job):
         settle_or_revisit(reaction, job, TERMINATED if event.started else CANCELED, {})
     else:
         reaction.enqueue(job, job.last_event_seq or job.because)

@@ -16,9 +16,9 @@ from resile.core.scheduling.arcs import pass_over
 from resile.core.scheduling.epochs import begin_epoch, open_root
 from resile.core.scheduling.finish import converge
 from resile.core.scheduling.ready_queue import dispatch
-from resile.core.scheduling.scopes import stop_scope
+from resile.core.scheduling.scopes import stop_end, stop_scope
 from resile.core.state import ROOT, Job, State
-from resile.model.status import PENDING, RECOVERING, RUNNING
+from resile.model.status import RECOVERING, RUNNING, TERMINAL
 
 _BY_USERS = frozenset((events.CancelRequested, events.Judged, events.RetryRequested))
 
@@ -199,8 +199,9 @@ def _cancel_requested(reaction: Reaction, event: events.CancelRequested) -> None
     because = reaction.note_run("cancel_requested", "running", state.seq, **data)
     if state.phase == "running":
         stop_scope(reaction, state.scopes[ROOT], because)
-    elif again and (end := state.end_of(state.scopes[ROOT])).status in (PENDING, RUNNING):
-        reaction.order(actions.KillAttempt(end.id, end.attempt, because))
+    elif again and (end := state.end_of(state.scopes[ROOT])).status not in TERMINAL:
+        state.end_canceled = True
+        stop_end(reaction, end, because)
 
 
 def _retry_requested(reaction: Reaction, event: events.RetryRequested) -> None:

@@ -290,6 +290,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     phase: Literal["new", "running", "ending", "ended", "redriving"] = "new"
     verdict: Literal["", "completed", "failed", "canceled"] = ""
     canceled: bool = False
+    end_canceled: bool = False
     aborted: str = ""
     override: str = ""
     started_at: float = 0.0
@@ -441,15 +442,13 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         return [jobs[number] for number in range(scope.first, scope.first + len(scope.waiting))]
 
     def is_stopping(self, job: Job) -> bool:
-        """Is the run, or a scope around this job, stopping: by cancel, loop budget, critical step or timeout?"""
-        if self.canceled or self.aborted:
-            return True
-        scope: Scope | None = self.scopes[job.scope]
-        while scope is not None:
-            if scope.stopped:
-                return True
-            scope = self.scope_around(scope)
-        return False
+        """Is the run, or a scope around this job, stopping? `end` and what runs for it stop only by a second cancel."""
+        while not self.is_end(job):
+            scope = self.scopes[job.scope]
+            if scope.stopped or not scope.owner:
+                return scope.stopped or self.canceled or bool(self.aborted)
+            job = self.jobs[scope.owner]
+        return self.end_canceled
 
     def job_named(self, name: str, scope: int = ROOT) -> Job | None:
         """The job of a step, searched in a scope and then in those around it, within its workflow."""

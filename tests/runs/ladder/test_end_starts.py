@@ -65,6 +65,37 @@ def test_texts_and_conditions_of_a_native_end(flows: Flows) -> None:
     assert sorted((flows.folder / "seen").read_text().splitlines()) == ["<> <>", "none"]
 
 
+STOPPED = """\
+resile: 1
+name: stopped
+steps:
+  bad: {shell: exit 3, critical: true}
+  fix: {shell: touch fixed; echo fix >> seen}
+  calls: {needs: [bad], shell: 'false', on_failure: {run: [fix]}}
+  end: END
+"""
+HEALS = "shell: echo check >> seen; test -e fixed, on_failure"
+ENDS = {
+    "map": ("{map: {input: [1, 2], max_parallel: 1, steps: [{shell: 'echo ${item} >> seen'}]}}", "1 2"),
+    "child": ("{workflow: child.yaml}", "child"),
+    "retry": ("{shell: 'echo x >> seen; test $(wc -l < seen) -ge 2', retry: 2}", "x x"),
+    "handler": (f"{{{HEALS}: {{shell: 'touch fixed; echo fix >> seen', max_attempts: 2}}}}", "check fix check"),
+    "remedy": (f"{{{HEALS}: {{run: [fix]}}}}", "check fix check"),
+    "after": ("{shell: echo last >> seen, on_success: echo after >> seen}", "last after"),
+}
+
+
+@pytest.mark.parametrize("form", ENDS)
+def test_everything_of_end_runs_in_a_run_that_was_stopped(flows: Flows, form: str) -> None:
+    """A critical failure stops the workflow: items, a child, retries and handlers of its `end` run all the same."""
+    end, seen = ENDS[form]
+    flows.program.write("resile: 1\nname: child\nsteps: [{shell: echo child >> seen}]\n", "child.yaml")
+    ran = flows.run(STOPPED.replace("END", end), 1)
+    assert (flows.folder / "seen").read_text().split() == seen.split()
+    assert ran.status["end"] in ("completed", "recovered")
+    assert ran.document["first_failure"]["step"] == "bad"
+
+
 VISOR = """\
 version: "1.0"
 steps:

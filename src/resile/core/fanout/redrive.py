@@ -26,7 +26,7 @@ def begin(reaction: Reaction, event: Redriven) -> None:
     state.phase = "redriving"
     state.redrive = Redrive(event.map, event.total, event.label, event.parallel)
     # A cancel or a spent budget that ended the run does not stop its redrive.
-    state.canceled, state.aborted = False, ""
+    state.canceled, state.end_canceled, state.aborted = False, False, ""
     data = {"redrive": event.total, "map": event.map, "by": event.by, "actor": event.by}
     reaction.note_run("run_resumed", "running", state.seq, **data)
     go_on(reaction, state.redrive)

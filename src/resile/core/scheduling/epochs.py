@@ -141,7 +141,7 @@ def begin_epoch(reaction: Reaction, failed_only: bool, by: str) -> None:
     state.phase = "running"
     state.verdict = ""
     state.aborted = state.override = ""
-    state.canceled = False
+    state.canceled = state.end_canceled = False
     state.started_at = reaction.at
     state.ended_at = state.first_failure = state.capacity = None
     state.in_flight = state.early = state.memory_bytes_used = 0

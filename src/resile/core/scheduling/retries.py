@@ -76,6 +76,6 @@ def _open_run(reaction: Reaction, event: RetryRequested) -> None:
     state.touched.append(end.id)
     state.phase = "running"
     state.verdict = state.aborted = state.override = ""
-    state.canceled = scope.stopped = False
+    state.canceled = state.end_canceled = scope.stopped = False
     state.ended_at = None
     reaction.note_run("run_resumed", "running", state.seq, by=event.by)

@@ -117,6 +117,20 @@ def stop_scope(reaction: Reaction, top: Scope, because: int, cause: Cause | None
                 reaction.order(KillAttempt(job.id, job.attempt, because))
 
 
+def stop_end(reaction: Reaction, end: Job, because: int) -> None:
+    """Kill the attempt of an `end`, or stop what runs for it: its items, its child workflow, its handler."""
+    state = reaction.state
+    inner = [scope for scope in state.scopes.values() if scope.owner == end.id]
+    if end.hosting:
+        _stop_host(reaction, end)
+    elif end.runs_attempt:
+        reaction.order(KillAttempt(end.id, end.attempt, because))
+    elif not inner:
+        settle_and_inform(reaction, end, CANCELED, {}, because)
+    for scope in inner:
+        stop_scope(reaction, scope, because)
+
+
 def _stop_host(reaction: Reaction, job: Job) -> None:
     """Let a fan-out start no more items; it ends when its running items have ended."""
     fan = reaction.state.fans.get(job.id)
