@@ -26,9 +26,10 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("`when`", "never evaluated", "decides whether a step runs"),
         ("`merge`", "merges the worktree of the run", "runs after `reduce`: the run itself works in place"),
         ("a map without items", "`reduce` is skipped", "the same: each of its steps is, and `merge` runs"),
-        ("items of a map", "always in a worktree, on a branch `prodigy-agent-SESSION-ITEM`", "the same if the template "
-         "has an agent, `commit_required` or a command with `git commit`; else in place. Without a commit `check` "
-         "warns that the work of an item is discarded with its worktree"),
+        ("items of a map", "always in a worktree, on a branch `prodigy-agent-SESSION-ITEM`", "the same in a git "
+         "checkout with a commit. Elsewhere items with an agent, `commit_required` or `git commit` are refused, and "
+         "others run in place (Prodigy needs git for every file). Without a commit `check` warns that the work of an "
+         "item is discarded with its worktree"),
         ("the commits of an item", "merged, with the help of an agent", "merged in the order of the items; a conflict "
          "fails the item. If `reduce` or `merge` name `prodigy-agent-…` they are not merged: the branches stay, and "
          "`prodigy-agent-*` of `git merge` means those of the items that succeeded"),

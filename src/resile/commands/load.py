@@ -39,6 +39,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
     `warnings` are those of `check`. `taken_for` says which system the file was taken for, if that is not clear.
     `source` is the hash of the file. The store may cache the definition under `key`, if it is not empty.
+    If `is_changed`, the workflow is no longer that of the file: the call leaves steps out, or its folder decides about
+    worktrees.
     """
 
     workflow: Workflow
@@ -47,6 +49,12 @@ class Loaded(msgspec.Struct, frozen=True):
     taken_for: str = ""
     source: str = ""
     key: str = ""
+    is_changed: bool = False
+
+    @property
+    def definition_of_run(self) -> bytes:
+        """The canonical JSON of the workflow as the run has it."""
+        return codec.encode(self.workflow) if self.is_changed else self.definition
 
 
 def load(path: str, store: Store | None, options: CompileOptions = CompileOptions()) -> Loaded:

@@ -26,7 +26,6 @@ from resile.engine.replay import dropped_jobs, fold_log, row_of
 from resile.engine.resources import refuse_labels, scarce_descriptors
 from resile.engine.session import Session, caller, create, hold_lease, next_event
 from resile.errors import ResileError
-from resile.model import codec
 from resile.model.status import COMPLETED, EXIT_CODES, RUN_ENDED, RunStatus
 from resile.store.contract import Lease, RunRow, Store
 from resile.store.lease import boot_seconds
@@ -96,8 +95,9 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     clock = clock_of()
     first = RunStarted(clock.now(), capacity, inputs, options, clock.machine, loaded.source)
     folder = os.getcwd()
-    definition = codec.encode(workflow) if call.choice else loaded.definition
-    row, state = create(store, workflow, definition, first, output=output, directory=folder, labels=call.labels)
+    row, state = create(
+        store, workflow, loaded.definition_of_run, first, output=output, directory=folder, labels=call.labels
+    )
     notices = warning_lines(loaded.warnings, call.path)
     with hold_lease(store, row.id) as lease:
         row = own_folder(store, row)

@@ -191,7 +191,7 @@ class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
     """One scope for each item, called `scope[index]`, or after the step where `scope` is empty.
 
     `item_name` is another name for `item` in texts. `branch` begins the names of the branches of worktrees; without
-    `merge` the commits of items stay there.
+    `merge` the commits of items stay there. The start of a run decides about `auto`: `worktree` in a git checkout.
     """
 
     source: Source
@@ -199,7 +199,7 @@ class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
     policy: ErrorPolicy = ErrorPolicy()
     max_parallel: int | None = None
     item_timeout_seconds: float | None = None
-    isolation: Literal["none", "worktree"] = "none"
+    isolation: Literal["none", "worktree", "auto"] = "none"
     scope: str = ""
     item_name: str = ""
     redrive_parallel: int | None = None

@@ -190,14 +190,14 @@ merge: {commands: [{shell: "e ${merge.source_branch}"}], timeout: 5}
 
 
 def test_commits_ask_for_worktrees() -> None:
-    """Items whose steps commit, or ask an agent, run apart from each other; others run in place."""
+    """Items whose steps commit, or ask an agent, need worktrees; others have them in a git checkout."""
     templates = (
         "{shell: a, commit_required: true}", "{shell: a, on_failure: {claude: b}}", "/slash", "{name: fix}",
         "{analyze: {max_cache_age: 1}}", "{foreach: [x], do: [{claude: b}]}", "{shell: a}",
     )  # fmt: skip
     found = [compiled(f"map: {{input: [1], agent_template: [{step}]}}").steps[0].action for step in templates]
-    assert [getattr(action, "isolation", "") for action in found] == [*["worktree"] * 6, "none"]
-    assert [getattr(action, "branch", "") for action in found] == [*["prodigy-agent"] * 6, ""]
+    assert [getattr(action, "isolation", "") for action in found] == [*["worktree"] * 6, "auto"]
+    assert [getattr(action, "branch", "") for action in found] == ["prodigy-agent"] * 7
 
 
 def test_a_profile_is_added_to_the_environment() -> None:

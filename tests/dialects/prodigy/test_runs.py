@@ -306,6 +306,26 @@ reduce:
     assert added == ["add four", "add one", "add three", "add two"]
 
 
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_items_that_neither_commit_nor_ask_an_agent(folder: Folder, is_checkout: bool) -> None:
+    """In a git checkout each has a worktree, and what it does not commit is gone; elsewhere they run in place."""
+    if is_checkout:
+        folder.repository()
+    text = """
+mode: mapreduce
+map:
+  input: [one, two]
+  agent_template: [{shell: "pwd > ${item}.txt; basename $(pwd)"}]
+reduce:
+  - {shell: "echo ${map.successful} $(ls one.txt two.txt 2>/dev/null)", capture_output: found}
+  - {shell: "./step '${found}'"}
+"""
+    assert folder.run(text) == ["2" if is_checkout else "2 one.txt two.txt"]
+    if is_checkout:
+        assert len(folder.git("worktree", "list")) == 1
+        assert folder.git("branch", "--list", "prodigy-agent-*") == []
+
+
 AGENTS = """
 mode: mapreduce
 map:

@@ -101,6 +101,42 @@ def test_without_a_repository_the_item_fails_with_a_clear_message(flows: Flows) 
     assert not os.path.exists(flows.folder / "new-c")
 
 
+AUTO = """name: x
+steps:
+- id: edit
+  map:
+    input: [a]
+    isolation: auto
+    steps:
+    - {id: first, shell: 'pwd >> $SEEN'}
+    - {id: inner, map: {input: [1], isolation: auto, steps: [{shell: 'pwd >> $SEEN'}]}}
+    - {id: bad, shell: 'test -e "$SEEN.ok"', on_failure: {commands: [HANDLER], max_attempts: 2}}
+"""
+HANDLER = "{map: {input: [1], isolation: auto, steps: [{shell: 'pwd >> $SEEN; touch $SEEN.ok'}]}}"
+
+
+def test_auto_is_decided_for_every_map_when_the_run_starts(flows: Flows, repository: Path) -> None:
+    """In a checkout with a commit it means worktrees, at any depth and in handlers; the run keeps that decision."""
+    flows.program.env["SEEN"] = str(flows.folder / "seen")
+    flows.run(AUTO.replace("HANDLER", HANDLER))
+    seen = (flows.folder / "seen").read_text().splitlines()
+    assert len(set(seen)) == 3
+    assert all(Path(folder).parent == flows.folder / "output" / "worktrees" for folder in seen)
+    assert len(git(repository, "worktree", "list")) == 1
+    (flows.folder / ".git").rename(flows.folder / "no-git")
+    assert flows.drive("rerun", "1", code=1).status["edit"] == "failed"
+
+
+@pytest.mark.parametrize("has_git", [True, False])
+def test_auto_without_a_commit_runs_in_place(flows: Flows, has_git: bool) -> None:
+    """An empty repository has nothing that a worktree could check out; outside of one there is none."""
+    if has_git:
+        subprocess.run(["git", "init", "-q"], cwd=flows.folder, check=True)
+    flows.program.env["SEEN"] = str(flows.folder / "seen")
+    flows.run(AUTO.replace("HANDLER", HANDLER))
+    assert (flows.folder / "seen").read_text().splitlines() == [str(flows.folder)] * 3
+
+
 def test_everything_of_an_item_works_in_its_worktree(flows: Flows, repository: Path) -> None:
     """Handlers, child workflows, maps inside and files that are written: nothing of it touches the caller's folder."""
     flows.program.write(

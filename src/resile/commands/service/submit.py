@@ -233,12 +233,11 @@ def _hand_over(
     clock = clock_of()
     made = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
     first = RunStarted(clock.now(), capacity, inputs, made, clock.machine, loaded.source, options.by)
-    definition = codec.encode(loaded.workflow) if call.choice else loaded.definition
     try:
         row, _ = create(
             store,
             loaded.workflow,
-            definition,
+            loaded.definition_of_run,
             first,
             output=output,
             directory=directory,

@@ -20,7 +20,7 @@ from resile.engine.run_executor import calls_functions
 from resile.engine.secrets import load_secrets, refuse_secret_inputs, values_to_hide
 from resile.errors import ResileError
 from resile.model import codec
-from resile.model.nested import steps_with_inner_steps
+from resile.model.nested import steps_with_inner_steps, steps_with_inner_workflows
 from resile.model.workflow import Child, FanOut, Step, Workflow
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def prepare_loaded(call: RunCall, loaded: Loaded) -> tuple[Loaded, dict[str, Any
     if call.choice:
         from resile.commands.start.leave_out import leave_out
 
-        loaded = msgspec.structs.replace(loaded, workflow=leave_out(loaded.workflow, call.choice))
+        loaded = msgspec.structs.replace(loaded, workflow=leave_out(loaded.workflow, call.choice), is_changed=True)
+    if steps_with_inner_workflows((*loaded.workflow.steps, loaded.workflow.end)):
+        loaded = _settle_isolation(loaded, call.directory or os.getcwd())
     workflow = loaded.workflow
     if not call.force:
         _refuse_missing(loaded)
@@ -59,6 +61,14 @@ def prepare_loaded(call: RunCall, loaded: Loaded) -> tuple[Loaded, dict[str, Any
     refuse_secret_inputs(inputs, secrets)
     refuse_secret_inputs(call.labels, secrets, "label")
     return loaded, inputs, capacity
+
+
+def _settle_isolation(loaded: Loaded, directory: str) -> Loaded:
+    """The workflow with the isolation of its maps decided for this folder."""
+    from resile.commands.start.isolation import settle_isolation
+
+    settled = settle_isolation(loaded.workflow, directory)
+    return loaded if settled is loaded.workflow else msgspec.structs.replace(loaded, workflow=settled, is_changed=True)
 
 
 def _refuse_missing(loaded: Loaded) -> None:

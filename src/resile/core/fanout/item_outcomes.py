@@ -69,7 +69,7 @@ def end_item(reaction: Reaction, scope: Scope) -> None:
 
 def _can_go_on(state: State, job: Job, scope: Scope) -> bool:
     """Can a rerun go on with a failed item where it failed? One with a worktree of its own starts over, in another."""
-    if fan_action(state, job).isolation != "none":
+    if fan_action(state, job).isolation == "worktree":
         return False
     jobs = state.jobs_in(scope)
     has_more = len(jobs) > 1 or scope.nested

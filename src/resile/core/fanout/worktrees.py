@@ -54,7 +54,7 @@ exit 0
 
 def steps_with_worktree(action: FanOut) -> tuple[Step, ...]:
     """The steps of an item; with isolation, between a step that makes its worktree and one that merges it."""
-    if action.isolation == "none":
+    if action.isolation != "worktree":
         return action.steps
     names = {step.name for step in action.steps}
     begin, merge = _free("worktree", names), _free("merge", names)

@@ -45,7 +45,7 @@ def read_map(reading: NativeReading, name: str, node: Node, within: Defaults) ->
             "conflict", "`filter_bare` has no meaning without `filter`", node.entries["filter_bare"][0]
         )
     for word in ("branch", "merge"):
-        if word in node.entries and fields.get("isolation") != "worktree":
+        if word in node.entries and fields.get("isolation", "none") == "none":
             message = f"`{word}` has no meaning without `isolation: worktree`"
             reading.report.error("conflict", message, node.entries[word][0])
     source = _source(reading, node, fields, within)

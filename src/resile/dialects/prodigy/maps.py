@@ -62,16 +62,23 @@ def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None)
 
 
 def _isolate(step: StepDraft, template: Node, made: list[Node]) -> list[Node]:
-    """Give each item a worktree, as Prodigy does, if a step commits or runs an agent; return the steps to run first."""
+    """Give each item a worktree, as Prodigy does; return the steps to run first.
+
+    Items that neither commit nor run an agent also run outside of a git checkout, in place.
+    """
     t, node = step.t, step.node
     commits = any(_makes_commit(part) for part in nodes.walk(template))
     agents = any(isinstance(part, Mapping) and "agent" in part.entries for item in made for part in nodes.walk(item))
-    if not commits and not agents:
-        return []
+    needed = commits or agents
     if not commits:
-        message = "as in Prodigy, each item works in a worktree, and what it does not commit is discarded with it"
+        where = "" if needed else "in a git checkout "
+        message = (
+            f"as in Prodigy, {where}each item works in a worktree, and what it does not commit is discarded with it"
+        )
         t.report.warning("not-committed", message, template, hint="`commit_required: true` says that a step commits")
-    settings = nodes.Part(node, isolation="worktree", branch=BRANCH, merge=None if not t.names_branches else False)
+    settings = nodes.Part(
+        node, isolation="worktree" if needed else "auto", branch=BRANCH, merge=None if not t.names_branches else False
+    )
     for key, value in settings.items():
         nodes.put(step.out, key, nodes.node_of(value, node))
     return make_folder_steps(template, node)
@@ -197,7 +204,7 @@ def _translate_timed_steps(t: Translation, items: list[Node], limits: dict[str, 
 
 
 def _makes_commit(node: Node) -> bool:
-    """Does a step make a commit, or require one? Then each item gets its own worktree."""
+    """Does a step make a commit, or require one? Then its item needs a worktree."""
     if not isinstance(node, Mapping):
         return False
     said = nodes.value_of(node, "commit_required")

@@ -178,8 +178,8 @@ MAP = table(
     Key("steps", "list or mapping", "What runs for each item: a list in order, a mapping by `needs`."),
     Key("agent_template", "list, or {commands}", "The same as `steps`, as a list.", field="steps"),
     Key("error_policy", "mapping", "What failed items mean; instead of the workflow's, as a whole."),
-    read.one_of("isolation", "`worktree`: each item has a git worktree, and its commits are merged.", "none",
-        "worktree"),
+    read.one_of("isolation", "`worktree`: each item has a git worktree, and its commits are merged; `auto`: the "
+        "same in a git checkout with a commit, `none` elsewhere.", "none", "worktree", "auto"),
     Key("branch", "text", "With `isolation: worktree`: how the names of the items' branches begin.", _branch),
     read.true_or_false("merge",
         "With `isolation: worktree`, `false`: the commits of an item stay on its branch, one of `${STEP.branches}`."),
