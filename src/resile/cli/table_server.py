@@ -81,6 +81,7 @@ SERVER_COMMANDS = (
             Option("--gpus N", "GPUs for steps that ask for some", kind="whole", most=1024),
             Option("--label LABEL...", "take steps that `runs_on` these labels, too", many=True),
             Option("--directory DIR", "its own folder: what it holds, and where steps run", kind="folder"),
+            Option("--shared-output DIR", "keep output there, not sent: the server sees this folder", kind="folder"),
             Option("--name NAME", "its name in lists and histories (the machine's)"),
             Option("--max-idle DURATION", "exit after this time without a step, such as 10m"),
         ),

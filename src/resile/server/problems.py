@@ -73,6 +73,7 @@ STATUSES: dict[str, int] = {
     "invalid_workflow": 422,
     "idempotency_key_reused": 422,
     "job_not_retryable": 422,
+    "shared_output_not_seen": 422,
     "retries_exhausted": 422,
     "too_many_wrong_tokens": 429,
     "internal_error": 500,

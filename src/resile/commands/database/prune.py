@@ -24,6 +24,7 @@ from resile.engine.paths import files_of_run, is_work_folder
 from resile.engine.replay import row_of
 from resile.engine.session import take
 from resile.errors import ResileError
+from resile.executors.worker.shared_folder import drop_empty, shared_folders
 from resile.model.status import RUN_ENDED
 from resile.store.contract import RunRow
 from resile.store.errors import LeaseHeld
@@ -105,6 +106,7 @@ def _delete(store: SharedStore, row: RunRow) -> int:
         count = _bytes_of(files)
         for path in files:
             _remove(path)
+            drop_empty(path)
         store.delete_run(lease)
     except BaseException:
         store.release_lease(lease)
@@ -117,7 +119,9 @@ def _files(store: SharedStore, row: RunRow) -> list[str]:
     if not row.output or not store.identity(row.id):
         return []
     own = [row.directory] if is_work_folder(row.directory, row.output) else []
-    return [*files_of_run(row.output, row.id), *own]
+    files = files_of_run(row.output, row.id)
+    # What workers wrote to a folder of theirs, while the links to it are there.
+    return [*(folder for path in files for folder in shared_folders(path)), *files, *own]
 
 
 def _remove(path: str) -> None:

@@ -22,9 +22,14 @@ from resile.executors.shared.local_place import NEWEST, SHORT_SECONDS
 from resile.executors.shared.places import Key, Room, View, epoch_of, run_of
 from resile.executors.shared.worker_output import FileTooLarge, WorkerOutput, files_of
 from resile.executors.worker.messages import AHEAD, Assignment, Grant, Profile, Word
+from resile.executors.worker.shared_folder import attempt_folder
 from resile.model.failure import LogRange
 from resile.store.errors import StoreError
+from resile.store.lease import boot_seconds
 from resile.store.server_tables import Claim
+
+# So long what one machine wrote to a shared folder may take to be seen on another.
+SHARED_SECONDS_MAX = 30.0
 
 
 class Held:
@@ -48,6 +53,7 @@ class Held:
         self.asked = phase == "given"
         self.in_doubt = False
         self.missing = False
+        self._output_until = 0.0
 
     @property
     def log(self) -> LogRange:
@@ -65,6 +71,20 @@ class Held:
             return self.output.keep(stream, offset, data)
         except OSError as error:
             raise StoreError("output-unusable", f"can't write output: {error.strerror}") from error
+
+    def link(self, shared_output: str, segment: str) -> None:
+        """Read the output from the folder that the worker shares with the server."""
+        claim = self.claim
+        try:
+            self.output.link(attempt_folder(shared_output, claim.run, claim.epoch, claim.token), segment)
+        except OSError as error:
+            raise StoreError("output-unusable", f"can't link output: {error.strerror}") from error
+
+    def waits_for_output(self) -> bool:
+        """May output of an attempt that has ended still show up in the shared folder? For a while."""
+        now = boot_seconds()
+        self._output_until = self._output_until or now + SHARED_SECONDS_MAX
+        return now < self._output_until
 
 
 class OfferedRoom(Room):
@@ -108,6 +128,8 @@ class WorkerPlace:
         self.is_lost = False
         self.lease_until = 0.0
         self.heard_at = 0.0
+        # The folder with the output of its attempts, where the server reads that itself.
+        self.shared_output = ""
         self.held: dict[str, Held] = {}
         self.offer: Offer | None = None
         self._by_key: dict[tuple[int, Key], Held] = {}

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from errno import EIO
 
 from msgspec.structs import replace
 
@@ -33,6 +34,7 @@ from resile.executors.worker.messages import (
     Word,
     WorkerDocument,
 )
+from resile.executors.worker.shared_folder import find_shared
 from resile.store.lease import boot_seconds
 from resile.store.server_tables import Claim, ClaimKey, ServerTables
 
@@ -62,6 +64,7 @@ class Workers:
     def register(self, told: Introduction) -> Welcome:
         """Know a worker, a new one or one that comes back."""
         self._refuse_closed()
+        shared_output = find_shared(told.shared_output) if told.shared_output is not None else ""
         number = told.id if told.id.rpartition("-")[0] == told.name else ""
         place = self._place(number or f"{told.name}-{os.urandom(6).hex()}")
         self._hear(place)
@@ -69,6 +72,7 @@ class Workers:
             self._hub.places.append(place)
         place.is_registered, place.is_draining, place.slots = True, False, told.slots
         place.labels = frozenset(told.labels)
+        place.shared_output = shared_output
         cpus = float(told.slots) if told.cpus is None else told.cpus
         # What it holds took its room before.
         memory = 2**62 if told.memory_bytes is None else told.memory_bytes
@@ -324,6 +328,7 @@ class Workers:
 
     def _start(self, place: WorkerPlace, held: Held, told: Start) -> None:
         """An attempt runs; one that an earlier server gave is watched again."""
+        self._link(place, held, told.segment)
         at = min(told.at, self._now(held))
         # While it runs its lengths are not known.
         log = replace(held.log, out_length=0, err_length=0)
@@ -340,9 +345,16 @@ class Workers:
         """An attempt is over; False where output of it is missing."""
         if held.phase == "ended":
             return True
-        if told.kind == "ended" and (told.out_length, told.err_length) != held.output.sizes:
+        self._link(place, held, told.segment)
+        is_whole = told.kind != "ended" or (told.out_length, told.err_length) == held.output.sizes
+        if not is_whole and not held.output.is_linked:
             return False
+        if not is_whole and held.waits_for_output():
+            # The worker tells the end again.
+            return True
         report = self._report_of(place, held, told)
+        if not is_whole and isinstance(report, Ended):
+            report = replace(report, spawn_error=EIO, spawn_stage="output")
 
         def note_recorded() -> None:
             """Its end is durable."""
@@ -354,6 +366,11 @@ class Workers:
             if isinstance(report, Ended):
                 place.note_duration(report.at - report.started_at)
         return True
+
+    def _link(self, place: WorkerPlace, held: Held, segment: str) -> None:
+        """Read the output of an attempt from the folder that its worker shares with the server."""
+        if segment and place.shared_output:
+            held.link(place.shared_output, segment)
 
     def _report_of(self, place: WorkerPlace, held: Held, told: End) -> Report:
         """The end of an attempt as its run sees it; no time is later than now."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from typing import BinaryIO
 
 from resile.executors.contract import OutputLost, Stream, output_size
 from resile.executors.local import recovery, shared_records, wire
@@ -106,7 +107,7 @@ class SegmentReader:
         if length <= 0:
             return b""
         try:
-            with open(self._path(log.segment, stream), "rb") as file:
+            with _open(self._path(log.segment, stream)) as file:
                 file.seek((log.out_offset if stream == "out" else log.err_offset) + start)
                 return file.read(length)
         except FileNotFoundError:
@@ -114,6 +115,17 @@ class SegmentReader:
 
     def _path(self, segment: str, stream: Stream) -> str:
         return os.path.join(self._epoch_folder, segment + _ENDINGS[stream])
+
+
+def _open(path: str) -> BinaryIO:
+    """Open a segment. One of a worker may be a link into a shared folder: to that very file, and to none behind it."""
+    file = open(path, "rb")  # noqa: SIM115
+    if not os.path.basename(path).startswith(_WORKER) or not os.path.islink(path):
+        return file
+    if os.readlink(f"/proc/self/fd/{file.fileno()}") != os.readlink(path):
+        file.close()
+        raise FileNotFoundError(path)
+    return file
 
 
 def sync(path: str, flush: Callable[[int], None]) -> bool:

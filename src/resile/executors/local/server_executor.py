@@ -51,6 +51,10 @@ class ServerExecutor(LocalExecutor):
         self._epoch_folders[profile] = folder
         self._send_soon(frame)
 
+    def know_folder(self, profile: int, folder: str) -> None:
+        """Know where the output is of attempts that an earlier engine started with this profile."""
+        self._epoch_folders[profile] = folder
+
     def forget(self, profile: int) -> None:
         """Start no attempt with this profile any more."""
         self._epoch_folders.pop(profile, None)

@@ -1,11 +1,14 @@
 """The output of attempts on workers: segments of their own in the folder of the epoch.
 
 launcher/wTOKEN-NAME.o   launcher/wTOKEN-NAME.e     TOKEN is the attempt's, NAME the worker's
+
+Where the worker keeps output in a folder that the server sees too, they are links to its files there.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from resile.executors.contract import Stream
 from resile.executors.local import wire
@@ -19,33 +22,55 @@ FILE_BYTES_MAX = 16 * 2**20
 
 
 class WorkerOutput:
-    """What a worker has sent of the output of one attempt."""
+    """What there is of the output of one attempt: what its worker has sent, or what it wrote to the shared folder."""
 
     def __init__(self, folder: str, token: str, name: str, *, is_new: bool) -> None:
         """`folder` is that of the run's epoch, `name` the worker's."""
         self._segment = segment_of_worker(token, name)
         self._paths = {stream: os.path.join(folder, self._segment + ending) for stream, ending in _ENDINGS.items()}
         self._sizes: dict[Stream, int] = {"out": 0, "err": 0}
+        self.is_linked = False
         if not is_new:
-            for stream, path in self._paths.items():
-                if os.path.exists(path):
-                    self._sizes[stream] = os.path.getsize(path)
+            self.is_linked = any(map(os.path.islink, self._paths.values()))
+            self._measure()
+
+    def _measure(self) -> None:
+        """See how much there is."""
+        for stream, path in self._paths.items():
+            if os.path.exists(path):
+                self._sizes[stream] = os.path.getsize(path)
+
+    def link(self, folder: str, segment: str) -> None:
+        """Read the output from this folder of the attempt; raises OSError."""
+        if self.is_linked:
+            return
+        make_folder(os.path.dirname(self._paths["out"]))
+        for stream, path in self._paths.items():
+            with suppress(FileExistsError):
+                os.symlink(os.path.join(folder, wire.FOLDER, segment + _ENDINGS[stream]), path)
+        self.is_linked = True
 
     @property
     def sizes(self) -> tuple[int, int]:
         """How many bytes there are of stdout and stderr."""
+        if self.is_linked:
+            self._measure()
         return self._sizes["out"], self._sizes["err"]
 
     @property
     def log(self) -> LogRange:
         """Where the output so far is."""
-        return LogRange(self._segment, 0, self._sizes["out"], 0, self._sizes["err"])
+        out, err = self.sizes
+        return LogRange(self._segment, 0, out, 0, err)
 
     def keep(self, stream: Stream, offset: int, data: bytes) -> bool:
         """Append output; what is there already is passed over. False where some before it, or of it, is missing.
 
         Raises OSError where it can't be written.
         """
+        if self.is_linked:
+            # A worker that has lost the folder sends what it has; the end shows whether all of it is there.
+            return True
         size = self._sizes[stream]
         if offset > size:
             return False

@@ -1,6 +1,7 @@
 """What a worker holds, in its folder, so that it outlives its own restart.
 
 DIR/lock, id, engine-N.fence, launcher/      one worker at a time; its id; its launcher
+DIR/mark                                     by what a server knows the folder that the worker shares with it
 DIR/claims/TOKEN.json                        an attempt that it holds, from before its start until its end is recorded
 DIR/profiles/N/launcher/                     the output of the attempts of one run
 DIR/files/TOKEN/                             files of an attempt
@@ -20,6 +21,7 @@ from msgspec import Struct
 from resile.errors import ResileError
 from resile.executors.local.shared_records import widen
 from resile.executors.worker.messages import End, Start
+from resile.executors.worker.shared_folder import drop_empty
 from resile.model.failure import LogRange
 from resile.model.folders import make_folder
 
@@ -36,6 +38,8 @@ class Entry(Struct):
     log: LogRange | None = None
     start: Start | None = None
     end: End | None = None
+    # Its folder in the output that the server sees too; empty where output is sent.
+    shared: str = ""
     # What the server has: the start, output up to these offsets, and the end, at this time.
     is_start_sent: bool = False
     sent: dict[str, int] = {}
@@ -61,6 +65,7 @@ class Kept(Struct):
     log: LogRange | None
     start: Start | None
     end: End | None
+    shared: str = ""
 
 
 class Book:
@@ -88,8 +93,20 @@ class Book:
 
     def read_id(self) -> str:
         """The id that the worker had before; empty for a new one."""
+        return self._read("id")
+
+    def read_mark(self) -> str:
+        """By what a server knows the folder that the worker shares with it; the same for all workers in this folder."""
+        mark = self._read("mark")
+        if not mark:
+            mark = os.urandom(16).hex()
+            self._write(os.path.join(self.folder, "mark"), mark.encode())
+        return mark
+
+    def _read(self, name: str) -> str:
+        """A word that an earlier worker kept in this folder; empty where there is none."""
         try:
-            with open(os.path.join(self.folder, "id"), encoding="utf-8") as file:
+            with open(os.path.join(self.folder, name), encoding="utf-8") as file:
                 return file.read().strip()
         except FileNotFoundError:
             return ""
@@ -100,7 +117,8 @@ class Book:
 
     def keep(self, entry: Entry) -> None:
         """Write an attempt down: before its start, and when it ends."""
-        kept = Kept(entry.token, entry.profile, entry.number, entry.memory_bytes, entry.log, entry.start, entry.end)
+        numbers = entry.token, entry.profile, entry.number, entry.memory_bytes
+        kept = Kept(*numbers, entry.log, entry.start, entry.end, entry.shared)
         self.entries[entry.token] = entry
         self._write(self._claim(entry.token), msgspec.json.encode(kept))
 
@@ -110,6 +128,8 @@ class Book:
         with suppress(FileNotFoundError):
             os.unlink(self._claim(entry.token))
         self.drop_files(entry.token)
+        if entry.shared:
+            drop_empty(entry.shared)
 
     def write_file(self, token: str, number: int, content: bytes) -> bytes:
         """Write a file of an attempt; its path."""
@@ -128,6 +148,10 @@ class Book:
     def profile_folder(self, profile: int) -> str:
         """The folder of the output of a run's attempts."""
         return os.path.join(self.folder, PROFILES, str(profile))
+
+    def output_folder(self, entry: Entry) -> str:
+        """The folder of the output of an attempt."""
+        return entry.shared or self.profile_folder(entry.profile)
 
     def run_folder(self, run: int) -> str:
         """Where the steps of a run run that has no other folder here."""

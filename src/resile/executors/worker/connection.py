@@ -33,6 +33,7 @@ class _Problem(msgspec.Struct):
 
     detail: str = ""
     code: str = ""
+    hint: str = ""
 
 
 class Connection:
@@ -75,7 +76,9 @@ class Connection:
             return Away(problem.detail or f"status {status}")
         if problem.code == "no_such_worker":
             return Unknown()
-        hint = "a token with the role worker, from --token-file or RESILE_TOKEN" if status in (401, 403) else ""
+        hint = (
+            "a token with the role worker, from --token-file or RESILE_TOKEN" if status in (401, 403) else problem.hint
+        )
         return Refused("refused", f"the server refuses: {problem.detail or status}", hint=hint)
 
     def _open(self, timeout_seconds: float) -> http.client.HTTPConnection:

@@ -28,6 +28,15 @@ Label = Annotated[str, Meta(pattern=LABEL_PATTERN)]
 Token = Annotated[str, Meta(min_length=1, max_length=64)]
 Whole = Annotated[int, Meta(ge=0, le=2**62)]
 Pairs = list[tuple[bytes, bytes]]
+# The name of a segment of the launcher, where a server reads the output itself; empty where it is sent.
+Segment = Annotated[str, Meta(pattern=r"^([0-9a-f]{1,64}-[0-9]{1,9}-[0-9]{1,9})?$")]
+
+
+class SharedFolder(Struct, frozen=True, forbid_unknown_fields=True):
+    """A folder for output that worker and server see under this path; the file of this mark in it shows that."""
+
+    path: Annotated[str, Meta(pattern="^/", max_length=4096)]
+    mark: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Introduction(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -41,6 +50,7 @@ class Introduction(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     gpus: list[str] = []
     id: Annotated[str, Meta(max_length=100)] = ""
     held: list[Token] = []
+    shared_output: SharedFolder | None = None
 
 
 class Welcome(Struct, frozen=True):
@@ -122,11 +132,12 @@ class Grant(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True, forbid_unknown_fields=True):
-    """An attempt runs since `at`, seconds since 1970."""
+    """An attempt runs since `at`, seconds since 1970; with a `segment` its output is in the shared folder."""
 
     token: Token
     at: float
     pid: int
+    segment: Segment = ""
 
 
 class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,6 +167,7 @@ class End(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     spawn_stage: str = ""
     oom_kills: int = 0
     why: str = ""
+    segment: Segment = ""
 
 
 class Reports(Struct, frozen=True, forbid_unknown_fields=True):

@@ -32,7 +32,7 @@ def gather(book: Book, now: float) -> Reports:
         if entry.start is not None and not entry.is_start_sent:
             told.starts.append(entry.start)
         is_whole = True
-        if entry.log is not None and (entry.start is not None or entry.end is not None):
+        if entry.log is not None and (entry.start is not None or entry.end is not None) and not _is_shared(entry):
             chunks, is_whole = _output(book, entry, room)
             told.output.extend(chunks)
             room -= sum(len(chunk.data) for chunk in chunks)
@@ -54,10 +54,16 @@ def note_sent(book: Book, told: Reports, now: float) -> None:
             book.entries[end.token].end_sent_at = now
 
 
+def _is_shared(entry: Entry) -> bool:
+    """Does the server read the output of this attempt itself?"""
+    told = entry.end or entry.start
+    return told is not None and bool(told.segment)
+
+
 def _output(book: Book, entry: Entry, room: int) -> tuple[list[Chunk], bool]:
     """New output of an attempt; and is that all of it?"""
     assert entry.log is not None
-    reader = SegmentReader(book.profile_folder(entry.profile))
+    reader = SegmentReader(book.output_folder(entry))
     chunks: list[Chunk] = []
     is_whole = True
     for stream in _STREAMS:

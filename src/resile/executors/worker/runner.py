@@ -11,13 +11,17 @@ import time
 from collections.abc import Iterable
 from itertools import count
 
+from msgspec.structs import replace
+
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Returned, Started, Withdrawn
 from resile.executors.fence import Fence
-from resile.executors.local import processes
+from resile.executors.local import processes, wire
 from resile.executors.local.server_executor import ServerExecutor
 from resile.executors.local.shared_records import write_down
 from resile.executors.worker.book import Book, Entry
 from resile.executors.worker.messages import Assignment, End, Profile, Start
+from resile.executors.worker.shared_folder import attempt_folder
+from resile.model.failure import LogRange
 from resile.model.folders import make_folder
 
 ATTEMPT = 1
@@ -37,10 +41,11 @@ class _Known:
 class Runner:
     """Starts, watches and ends attempts."""
 
-    def __init__(self, book: Book, slots: int, env: dict[bytes, bytes]) -> None:
-        """`env` is the environment of steps, to which a run adds its own."""
+    def __init__(self, book: Book, slots: int, env: dict[bytes, bytes], shared_output: str = "") -> None:
+        """`env` is the environment of steps, to which a run adds its own; output may go to a `shared_output`."""
         self._book = book
         self._env = env
+        self._shared_output = shared_output
         self._fence = Fence(book.folder, time.time_ns() // 1000, lambda: None)
         self._executor = ServerExecutor(
             book.folder,
@@ -66,6 +71,10 @@ class Runner:
     def _adopt(self) -> None:
         """Find what an earlier worker in this folder left running."""
         left = [entry for entry in self._book.entries.values() if entry.end is None]
+        for entry in self._book.entries.values():
+            self._executor.know_folder(entry.profile, self._book.output_folder(entry))
+            if entry.end is not None:
+                entry.end = replace(entry.end, segment=self._segment_of(entry, entry.log))
         self._book.drop_profiles({entry.profile for entry in self._book.entries.values()})
         if left:
             self._by_job = {entry.job: entry for entry in left}
@@ -80,6 +89,10 @@ class Runner:
         for asked in attempts:
             known = self._use(given[asked.profile])
             entry = Entry(asked.token, known.number, next(self._numbers), asked.share_memory_bytes)
+            if self._shared_output:
+                entry.profile = next(self._profiles)
+                entry.shared = attempt_folder(self._shared_output, asked.run, asked.epoch, asked.token)
+                self._define(entry.profile, known.profile, entry.shared)
             self._book.keep(entry)
             self._by_job[entry.job] = entry
             launches.append(self._launch(asked, known, entry))
@@ -91,20 +104,29 @@ class Runner:
         known = self._known.get(profile.number)
         if known is None or known.profile != profile:
             known = self._known[profile.number] = _Known(profile, next(self._profiles))
-            folder = self._book.profile_folder(known.number)
-            make_folder(os.path.join(folder, "launcher"))
-            write_down(folder, self._book.folder, known.number)
-            own = {**self._env, **dict(profile.env), b"RESILE_PYTHON": os.fsencode(sys.executable)}
-            self._executor.define(
-                known.number,
-                fence=self._fence.path,
-                folder=folder,
-                directory=self._directory(profile),
-                secrets=profile.secrets,
-                env=own,
-            )
+            if not self._shared_output:
+                folder = self._book.profile_folder(known.number)
+                self._define(known.number, profile, folder)
+                write_down(folder, self._book.folder, known.number)
         known.used_at = time.monotonic()
         return known
+
+    def _define(self, number: int, profile: Profile, folder: str) -> None:
+        """Define in the launcher what attempts share, and the folder of their output.
+
+        In a shared output each attempt has a folder of its own: then all that is in it is its output, also for a server
+        that does not see where the launcher's records say that it ends.
+        """
+        make_folder(os.path.join(folder, wire.FOLDER))
+        own = {**self._env, **dict(profile.env), b"RESILE_PYTHON": os.fsencode(sys.executable)}
+        self._executor.define(
+            number,
+            fence=self._fence.path,
+            folder=folder,
+            directory=self._directory(profile),
+            secrets=profile.secrets,
+            env=own,
+        )
 
     def _directory(self, profile: Profile) -> bytes:
         """Where the steps of a run run here."""
@@ -151,15 +173,24 @@ class Runner:
         """Note what became of an attempt."""
         if isinstance(report, Started | Adopted):
             entry.log = report.log
-            entry.start = Start(entry.token, report.at, report.pid)
+            entry.start = Start(entry.token, report.at, report.pid, self._segment_of(entry, report.log))
             return
         del self._by_job[report.job]
         self._killed.discard(report.job)
         entry.end = _end_of(entry, report)
         if isinstance(report, Ended):
             entry.log = report.log
+            entry.end = replace(entry.end, segment=self._segment_of(entry, report.log))
+        if entry.shared:
+            self._executor.forget(entry.profile)
         self._book.drop_files(entry.token)
         self._book.keep(entry)
+
+    def _segment_of(self, entry: Entry, log: LogRange | None) -> str:
+        """The segment of an attempt that the server reads itself; empty for output that is sent."""
+        if log is None or not self._shared_output or not entry.shared.startswith(self._shared_output + "/"):
+            return ""
+        return os.path.basename(log.segment)
 
     def drop_unused(self) -> None:
         """Forget the settings, and the output, of runs of which the worker holds nothing for a while."""

@@ -26,6 +26,7 @@ from resile.executors.worker.connection import Away, Connection, Refused, Unknow
 from resile.executors.worker.messages import AHEAD, Appeal, Beat, Grant, Introduction, Welcome, Word
 from resile.executors.worker.reports import gather, note_sent
 from resile.executors.worker.runner import Runner
+from resile.executors.worker.shared_folder import share, unshare
 
 CALL_SECONDS_MAX = 30.0
 CLAIM_SECONDS = 20.0
@@ -49,6 +50,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...]
     directory: str
     max_idle_seconds: float | None = None
+    shared_output: str = ""
 
 
 class Worker:
@@ -57,7 +59,8 @@ class Worker:
     def __init__(self, settings: WorkerSettings, env: dict[bytes, bytes]) -> None:
         self._settings = settings
         self._book = Book(settings.directory)
-        self._runner = Runner(self._book, settings.slots, env)
+        self._shared = share(settings.shared_output, self._book.read_mark()) if settings.shared_output else None
+        self._runner = Runner(self._book, settings.slots, env, self._shared.path if self._shared else "")
         self._id = self._book.read_id()
         # Guards the book, the inbox and all below; notified at every change.
         self._changed = Condition()
@@ -95,6 +98,8 @@ class Worker:
                 Connection(self._settings.server, self._settings.token).post(self._path("heartbeat"), beat, Word, 2.0)
         self._runner.close(finished=finished)
         self._book.close()
+        if self._shared is not None:
+            unshare(self._shared)
         if self._refusal is not None:
             raise self._refusal
         return code
@@ -292,6 +297,7 @@ class Worker:
                 gpus=list(own.gpus),
                 id=self._id,
                 held=list(self._book.entries),
+                shared_output=self._shared,
             )
         welcome = connection.post("/workers", told, Welcome, CALL_SECONDS_MAX)
         with self._changed:

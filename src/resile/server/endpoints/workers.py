@@ -94,6 +94,7 @@ ROUTES = (
         runs="loop",
         body=Introduction,
         answers={201: Answer("The worker's id, and the attempts that it is to end", Welcome)},
+        problems=("shared_output_not_seen",),
     ),
     Route(
         method="POST",

@@ -51,6 +51,7 @@ def work(call: Call) -> int:
         gpus=tuple(names[: machine.gpus]),
         directory=call.text("directory") or "",
         max_idle_seconds=call.duration("max-idle"),
+        shared_output=call.text("shared-output") or "",
     )
     return _open(settings).run()
 
