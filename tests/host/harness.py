@@ -96,6 +96,10 @@ class Hosts:
         assert result is not None
         assert result["error"]["code"] == "run-active"
 
+    def count_notes(self, run: int, kind: str) -> int:
+        """How many events of this type a run has."""
+        return sum(note.type == kind for note in self.store.notes(run))
+
     def attempts(self, run: int) -> list[AttemptRow]:
         """All attempts of a run."""
         return list(self.store.attempts(run))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -96,6 +97,51 @@ def test_steps_outlive_a_killed_host_and_the_next_one_takes_over(hosts_on_any: H
         hosts_on_any.wait(run)
     assert hosts_on_any.effects() == sorted(f"{run} {step}" for run in runs for step in "ab")
     assert all(row.attempt == 1 for run in runs for row in hosts_on_any.attempts(run))
+
+
+def test_a_host_that_lives_adopts_the_steps_of_one_that_dies(hosts_on_any: Hosts) -> None:
+    """After kill -9 the other host of the machine watches what runs, wherever its own output is; so does a third."""
+    output = "output" if hosts_on_any.database.startswith("postgresql") else "elsewhere"
+    runs = hosts_on_any.submit(GATED, count=3)
+    first = hosts_on_any.start(slots=3)
+    hosts_on_any.wait_for_effects(lambda lines: len(lines) == 3)
+    second = hosts_on_any.start(slots=1, output=output)
+    for count, (dies, slots) in enumerate(((first, 0), (second, 2)), 1):
+        hosts_on_any.kill(dies)
+        if slots:
+            hosts_on_any.start(slots=slots, output=output)
+        for run in runs:
+            wait_for(lambda run=run, count=count: hosts_on_any.count_notes(run, "attempt_adopted") == count)
+    (hosts_on_any.folder / "gate").touch()
+    for run in runs:
+        hosts_on_any.wait(run)
+    assert hosts_on_any.effects() == sorted(f"{run} {step}" for run in runs for step in "ab")
+    assert all(row.attempt == 1 for run in runs for row in hosts_on_any.attempts(run))
+
+
+def test_an_adopted_step_is_ended_by_a_cancel(hosts: Hosts) -> None:
+    """A host can end what runs in the launcher of another, and leaves that launcher once nothing runs in it."""
+    (run,) = hosts.submit(GATED)
+    first = hosts.start()
+    hosts.wait_for_effects(lambda lines: len(lines) == 1)
+    hosts.start(slots=1)
+    hosts.kill(first)
+    wait_for(lambda: hosts.count_notes(run, "attempt_adopted") == 1)
+    hosts.store.request(run, time.time(), "cancel", {"by": "ann", "reason": "test"})
+    hosts.wait(run, "canceled")
+    assert hosts.effects() == [f"{run} a"]
+    lock = next((hosts.folder / "output").glob("**/servers/*-0/lock"))
+    with lock.open() as file:
+        wait_for(lambda: _is_free(file.fileno()))
+
+
+def _is_free(descriptor: int) -> bool:
+    """Does no process hold the lock of this file?"""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def test_what_ended_while_no_host_was_there_is_not_run_again(hosts: Hosts) -> None:

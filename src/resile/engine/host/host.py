@@ -104,7 +104,7 @@ class Host:
         self._env = dict(os.environ) if env is None else env
         self._log = log
         self._redrive = redrive
-        self._folder = ServerFolder(output)
+        self._folder = ServerFolder.take(output)
         machine = measure(None, None, None, None)
         # Attempts wait in the hub, so that a slot never waits for a commit; none is reserved before its needs hold.
         # The hub knows the room of each place.
@@ -168,7 +168,7 @@ class Host:
     def _work(self) -> None:
         """Drive until the host is to stop, or can't go on."""
         try:
-            for descriptor in (self.hub.local.executor.fileno(), self._writer.fileno(), self._wakeup):
+            for descriptor in (self.hub.fileno(), self._writer.fileno(), self._wakeup):
                 self._poll.register(descriptor, select.POLLIN)
             if self._bell is not None:
                 self._poll.register(self._bell.fileno(), select.POLLIN)
@@ -440,6 +440,7 @@ class Host:
             elif self._store.lease(run, now) is not None:
                 # Another server has it: what still runs here must not go on beside it.
                 self.hub.end_records(run)
+        self.hub.close_annexes()
 
     # --- stopping
 

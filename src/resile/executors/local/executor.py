@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from errno import EINVAL, EIO
 
@@ -62,13 +62,13 @@ class LocalExecutor(SegmentReader):
         launcher: Prestarted | None = None,
         clock_offset: float = 0.0,
         starts: bool = True,
-        server: str = "",
+        besides: Collection[str] = (),
     ) -> None:
         """Open the run with this output folder.
 
         `label` names run and epoch, without spaces; `launcher` comes from `prestart`. Reports have the time since the
         boot plus `clock_offset`. Unless it `starts` attempts it only watches those that an earlier engine left,
-        those of the `server` with this folder left out.
+        those of servers with the folders `besides` left out.
         """
         super().__init__(folder)
         self._folder = os.path.join(os.path.abspath(folder), wire.FOLDER)
@@ -102,7 +102,7 @@ class LocalExecutor(SegmentReader):
         spools = [name for name in os.listdir(self._folder) if name.endswith(SUFFIX)]
         if spools:
             self._recover(spools)
-        if servers := servers_of(folder, server):
+        if servers := servers_of(folder, besides):
             self._add_shared(SharedRecords(servers))
         if self._socket is None:
             if starts:

@@ -79,6 +79,10 @@ class ServerExecutor(LocalExecutor):
         """The attempts of earlier engines for which nothing has asked yet."""
         return set(self._spooled)
 
+    def has_attempts(self) -> bool:
+        """Are there attempts that run, that have reports to read, or that earlier engines left and no run asked for?"""
+        return bool(self._ours or self._ready or self._spooled)
+
     def drop_spooled(self, jobs: set[int]) -> None:
         """Forget what earlier engines left of these jobs: it is recorded, or another engine has it."""
         self._spooled = {key: spooled for key, spooled in self._spooled.items() if key[0] not in jobs}

@@ -10,6 +10,7 @@ process, finds the ends that were recorded, and never takes an attempt that runs
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from resile.executors.contract import Ended
 from resile.executors.local import processes, recovery, wire
@@ -46,17 +47,17 @@ def narrow(job: int) -> tuple[int, int]:
     return job >> wire.JOB_BITS, job & _JOB_MASK
 
 
-def servers_of(folder: str, besides: str = "") -> dict[str, int]:
+def servers_of(folder: str, besides: Collection[str] = ()) -> dict[str, int]:
     """The folders of the servers that drove an epoch, which has this folder, each with its profile for the run.
 
-    That of the server with the folder `besides` is left out.
+    Those of the servers with the folders `besides` are left out.
     """
     try:
         with open(os.path.join(folder, POINTER), encoding="utf-8", errors="surrogateescape") as file:
             lines = [line.partition(" ") for line in file.read().splitlines()]
     except FileNotFoundError:
         return {}
-    return {server: int(profile) for profile, _, server in lines if profile.isdigit() and server != besides}
+    return {server: int(profile) for profile, _, server in lines if profile.isdigit() and server not in besides}
 
 
 def write_down(folder: str, server: str, profile: int) -> None:

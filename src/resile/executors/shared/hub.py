@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import heapq
 import os
+import select
 from itertools import count
 
 from resile.executors.contract import Executor, Launch
 from resile.executors.local.processes import boot_seconds
+from resile.executors.local.server_executor import ServerExecutor
 from resile.executors.local.shared_records import narrow, run_of
-from resile.executors.shared.local_place import LocalPlace
-from resile.executors.shared.places import Key, Mark, Place, View, WorkerBook
+from resile.executors.shared.annex import Annex
+from resile.executors.shared.local_place import LocalPlace, release
+from resile.executors.shared.places import Key, Mark, Place, View, WorkerBook, leave
 
 # So long the launcher keeps the reports of a view that closed before its engine had recorded them.
 LINGER_SECONDS = 60.0
@@ -36,6 +39,8 @@ class Hub:
         self.output = os.path.dirname(os.path.dirname(server))
         self.clock_offset = clock_offset
         self.places: list[Place] = [local]
+        # Launchers of servers that have ended, while attempts of theirs run.
+        self.annexes: list[Annex] = []
         self.workers: WorkerBook | None = None
         self.views: dict[int, View] = {}
         self._by_run: dict[int, View] = {}
@@ -46,6 +51,29 @@ class Hub:
         self._order: list[tuple[tuple[int, int, int], int, View]] = []
         self._numbers = count(1)
         self._lingering: list[tuple[float, list[Mark]]] = []
+        self._epoll = select.epoll()
+        self._epoll.register(local.executor.fileno(), select.EPOLLIN)
+
+    def fileno(self) -> int:
+        """Readable when a launcher of this machine has something to tell."""
+        return self._epoll.fileno()
+
+    def executors(self) -> list[ServerExecutor]:
+        """The launchers of this machine: its own, and those of servers that have ended."""
+        return [self.local.executor, *(annex.executor for annex in self.annexes)]
+
+    def add_annex(self, annex: Annex) -> None:
+        """Watch the launcher of a server that has ended."""
+        self.annexes.append(annex)
+        self._epoll.register(annex.executor.fileno(), select.EPOLLIN)
+
+    def close_annexes(self, *, all_of_them: bool = False) -> None:
+        """Leave the launchers of other servers in which nothing is left to watch."""
+        for annex in list(self.annexes):
+            if all_of_them or annex.is_done():
+                self.annexes.remove(annex)
+                self._epoll.unregister(annex.executor.fileno())
+                annex.close()
 
     def add(self, view: View) -> None:
         """Serve a run from now on."""
@@ -62,17 +90,17 @@ class Hub:
             self._by_run.pop(run_of(view.profile), None)
         self.local.executor.forget(view.profile)
         for placed in view.placed.values():
-            placed.place.room.give_back(placed.share, placed.gpus)
-            if placed.place is self.local:
-                self.local.in_use -= 1
+            leave(placed)
         if marks:
             self._lingering.append((boot_seconds() + LINGER_SECONDS, marks))
 
     def collect(self, now: float) -> set[int]:
         """Take the reports of this machine's launcher; return the runs that have some to read."""
         self.local.collect(self.views.get)
+        for annex in self.annexes:
+            annex.collect(self.views.get)
         while self._lingering and self._lingering[0][0] <= now:
-            self.local.release(self._lingering.pop(0)[1])
+            release(self._lingering.pop(0)[1])
         profiles, self.reporting = self.reporting, set()
         return {run_of(profile) for profile in profiles}
 
@@ -138,23 +166,26 @@ class Hub:
         return {run_of(narrow(job)[0]) for job in self._recorded_jobs()}
 
     def _recorded_jobs(self) -> set[int]:
-        return {job for job, _ in self.local.executor.spooled_keys()}
+        return {job for executor in self.executors() for job, _ in executor.spooled_keys()}
 
     def forget_records(self, run: int) -> None:
         """Forget what the launcher recorded for an earlier host of this run."""
         jobs = {job for job in self._recorded_jobs() if run_of(narrow(job)[0]) == run}
-        self.local.executor.drop_spooled(jobs)
+        for executor in self.executors():
+            executor.drop_spooled(jobs)
 
     def end_records(self, run: int) -> None:
         """End what an earlier host left running of a run that another server has by now."""
-        executor = self.local.executor
-        keys = {key: True for key in executor.spooled_keys() if run_of(narrow(key[0])[0]) == run}
-        executor.find(keys)
-        for key in keys:
-            executor.kill(*key)
+        for executor in self.executors():
+            keys = {key: True for key in executor.spooled_keys() if run_of(narrow(key[0])[0]) == run}
+            executor.find(keys)
+            for key in keys:
+                executor.kill(*key)
 
     def close(self) -> None:
-        """Leave the launcher to the next host."""
+        """Leave the launchers to the next host."""
+        self.close_annexes(all_of_them=True)
+        self._epoll.close()
         self.local.executor.close()
 
     def waiting_count(self) -> int:

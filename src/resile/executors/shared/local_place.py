@@ -10,7 +10,7 @@ nothing from other runs. Longer ones are given out one for each free slot.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -35,6 +35,8 @@ class LocalPlace:
         self.labels = labels
         self.room = room
         self.in_use = 0
+        # What the clock of its launcher is ahead of that of the hub.
+        self.clock_shift = 0.0
         self._new: list[Launch] = []
         self._marks: deque[Mark] = deque()
         self._mean_seconds = 1.0
@@ -46,8 +48,16 @@ class LocalPlace:
 
     def start(self, profile: int, launch: Launch) -> None:
         """Start an attempt with the next `flush`."""
-        self.in_use += 1
+        self.take_slot()
         self._new.append(replace(launch, job=widen(profile, launch.job), after=()))
+
+    def take_slot(self) -> None:
+        """One more attempt is here."""
+        self.in_use += 1
+
+    def free_slot(self) -> None:
+        """One attempt less is here."""
+        self.in_use -= 1
 
     def flush(self) -> None:
         """Send the new attempts to the launcher."""
@@ -71,19 +81,29 @@ class LocalPlace:
             if view is None:
                 continue
             if mark is None:
-                mark = Mark(self.executor.reported_bytes)
+                mark = Mark(self, self.executor.reported_bytes)
                 self._marks.append(mark)
-            view.deliver(_of_run(report, job, view.clock_shift), mark)
+            view.deliver(_of_run(report, job, view.clock_shift - self.clock_shift), mark)
 
-    def release(self, marks: list[Mark]) -> None:
-        """A view has recorded everything up to these marks."""
-        for mark in marks:
-            mark.views -= 1
+    def acknowledge(self) -> None:
+        """Let the launcher forget what all views have recorded."""
         recorded = -1
         while self._marks and not self._marks[0].views:
             recorded = self._marks.popleft().reported_bytes
         if recorded >= 0:
             self.executor.acknowledge_to(recorded)
+
+    def is_recorded(self) -> bool:
+        """Have the views recorded all that this place has passed on?"""
+        return not self._marks
+
+
+def release(marks: Sequence[Mark]) -> None:
+    """A view has recorded everything up to these marks."""
+    for mark in marks:
+        mark.views -= 1
+    for place in {mark.place for mark in marks}:
+        place.acknowledge()
 
 
 def _of_run(report: Report, job: int, shift: float) -> Report:

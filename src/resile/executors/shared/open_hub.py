@@ -4,7 +4,8 @@
         lock, clock, engine-N.fence, launcher/
 
 The next server on the machine takes the folder of one that has ended, and with it the launcher and the steps that still
-run there. The offset of the launcher's clock is kept in the folder, so that it is the same for all servers of one boot.
+run there; a server that lives watches the steps of the runs that it takes over (enter_annex.py). The offset of the
+launcher's clock is kept in the folder, so that it is the same for all servers of one boot.
 """
 
 from __future__ import annotations
@@ -26,20 +27,40 @@ FOLDER = "servers"
 
 
 class ServerFolder:
-    """The folder of one living server."""
+    """The folder of one living server, or of one that has ended and whose launcher a living one watches."""
 
-    def __init__(self, output: str) -> None:
-        machine = os.uname().nodename.replace("/", "_")
+    def __init__(self, path: str, lock: int) -> None:
+        """`lock` is the descriptor by which it is locked."""
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def take(cls, output: str) -> ServerFolder:
+        """The first folder of this machine that no server has."""
         for number in count():
-            self.path = os.path.join(os.path.abspath(output), FOLDER, f"{machine}-{number}")
-            make_folder(self.path)
-            self._lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(self._lock)
-                continue
-            return
+            path = os.path.join(os.path.abspath(output), FOLDER, f"{_machine()}-{number}")
+            make_folder(path)
+            found = cls.lock(path)
+            if found is not None:
+                return found
+        raise AssertionError("numbers do not end")
+
+    @classmethod
+    def lock(cls, path: str) -> ServerFolder | None:
+        """A folder, unless a living server has it."""
+        lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        return cls(path, lock)
+
+    @staticmethod
+    def is_of_this_machine(path: str) -> bool:
+        """Is this the folder of a server on this machine?"""
+        folder, name = os.path.split(path)
+        return os.path.basename(folder) == FOLDER and name.rpartition("-")[0] == _machine()
 
     def clock_offset(self) -> float:
         """The seconds between the boot's clock and the wall clock, as the first server of this boot measured them."""
@@ -62,20 +83,28 @@ class ServerFolder:
         os.close(self._lock)
 
 
+def _machine() -> str:
+    return os.uname().nodename.replace("/", "_")
+
+
+def open_executor(folder: ServerFolder, slots: int, *, starts: bool = True) -> ServerExecutor:
+    """The launcher of the server with this folder; unless it `starts` attempts it only watches those that run."""
+    return ServerExecutor(
+        folder.path,
+        slots=slots,
+        label="server",
+        base_env={},
+        directory=b"/",
+        fence=Fence(folder.path, time.time_ns() // 1000, lambda: None),
+        clock_offset=folder.clock_offset(),
+        starts=starts,
+    )
+
+
 def open_hub(folder: ServerFolder, slots: int, labels: frozenset[str], room: Room) -> Hub:
     """The hub with the slots of this machine; 0 slots start nothing here.
 
     It has a launcher all the same, whose records show the next server that nothing was started.
     """
-    offset = folder.clock_offset()
-    fence = Fence(folder.path, time.time_ns() // 1000, lambda: None)
-    executor = ServerExecutor(
-        folder.path,
-        slots=max(1, slots),
-        label="server",
-        base_env={},
-        directory=b"/",
-        fence=fence,
-        clock_offset=offset,
-    )
-    return Hub(LocalPlace(executor, slots, labels, room), folder.path, offset)
+    executor = open_executor(folder, max(1, slots))
+    return Hub(LocalPlace(executor, slots, labels, room), folder.path, folder.clock_offset())

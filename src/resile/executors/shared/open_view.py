@@ -11,6 +11,7 @@ from resile.executors.local import wire
 from resile.executors.local.executor import LocalExecutor
 from resile.executors.local.shared_records import profile_of, servers_of, write_down
 from resile.executors.local.spool import SUFFIX
+from resile.executors.shared.enter_annex import enter_annexes
 from resile.executors.shared.hub import Hub
 from resile.executors.shared.places import Surroundings
 from resile.executors.shared.view import RunView
@@ -34,8 +35,9 @@ def open_view(
     """The view of the run with this epoch folder; for the arguments see LocalExecutor."""
     folder, server, profile = os.path.abspath(folder), hub.server, profile_of(run, epoch)
     was_here = server in servers_of(folder)
+    annexed = enter_annexes(hub, folder, profile)
     former = None
-    if _has_spools(folder) or servers_of(folder, server):
+    if _has_spools(folder) or servers_of(folder, (server, *annexed)):
         former = LocalExecutor(
             folder,
             slots=1,
@@ -46,11 +48,11 @@ def open_view(
             secrets=secrets,
             clock_offset=clock_offset,
             starts=False,
-            server=server,
+            besides=(server, *annexed),
         )
     records: Records = "none" if former is None else former.records
     own = hub.local.executor.records if was_here else "none"
-    if own == "here" or profile in hub.profiles:
+    if own == "here" or profile in hub.profiles or "here" in annexed.values():
         records = "here"
     elif records == "none":
         records = own

@@ -40,6 +40,19 @@ class Place(Protocol):
         """End an attempt, or withdraw one that has not started."""
 
 
+class LauncherPlace(Place, Protocol):
+    """A place that is a launcher of this machine."""
+
+    def take_slot(self) -> None:
+        """An attempt that was there before is known now."""
+
+    def free_slot(self) -> None:
+        """An attempt is over."""
+
+    def acknowledge(self) -> None:
+        """Let the launcher forget what all views have recorded."""
+
+
 class Room:
     """What a place has besides its slots, and how much of it is taken."""
 
@@ -79,23 +92,39 @@ class Room:
 class Mark:
     """So much of what the launcher sent has been passed on, to so many views that have not recorded it."""
 
-    __slots__ = ("reported_bytes", "views")
+    __slots__ = ("place", "reported_bytes", "views")
 
-    def __init__(self, reported_bytes: int) -> None:
+    def __init__(self, place: LauncherPlace, reported_bytes: int) -> None:
+        self.place = place
         self.reported_bytes = reported_bytes
         self.views = 0
 
 
 class Placed:
-    """An attempt in a place, and what it takes there."""
+    """An attempt in a place, and what it takes there; `launcher` is the place where that is one of this machine."""
 
-    __slots__ = ("gpus", "place", "share", "started")
+    __slots__ = ("gpus", "launcher", "place", "share", "started")
 
-    def __init__(self, place: Place, share: Share, gpus: tuple[str, ...], started: bool = False) -> None:
+    def __init__(
+        self,
+        place: Place,
+        share: Share,
+        gpus: tuple[str, ...],
+        started: bool = False,
+        launcher: LauncherPlace | None = None,
+    ) -> None:
         self.place = place
+        self.launcher = launcher
         self.share = share
         self.gpus = gpus
         self.started = started
+
+
+def leave(placed: Placed) -> None:
+    """Give back what an attempt had in its place."""
+    placed.place.room.give_back(placed.share, placed.gpus)
+    if placed.launcher is not None:
+        placed.launcher.free_slot()
 
 
 class Surroundings(Struct, frozen=True, gc=False):

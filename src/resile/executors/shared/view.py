@@ -19,7 +19,8 @@ from resile.executors.local.executor import LocalExecutor
 from resile.executors.local.segments import SegmentReader
 from resile.executors.local.shared_records import widen
 from resile.executors.shared.hub import Hub
-from resile.executors.shared.places import Key, Mark, Place, Placed, Surroundings
+from resile.executors.shared.local_place import release
+from resile.executors.shared.places import Key, Mark, Place, Placed, Surroundings, leave
 from resile.model.failure import LogRange
 
 NOTHING = Share()
@@ -81,7 +82,9 @@ class RunView(SegmentReader):
         if gpus:
             pairs = tuple(pair for pair in launch.env if pair[0] != _DEVICES)
             launch = replace(launch, env=(*pairs, (_DEVICES, os.fsencode(",".join(gpus)))))
-        self.placed[key] = Placed(place, launch.share, gpus)
+        self.placed[key] = Placed(
+            place, launch.share, gpus, launcher=self._hub.local if place is self._hub.local else None
+        )
         self._not_started += 1
         place.start(self.profile, launch)
 
@@ -94,8 +97,9 @@ class RunView(SegmentReader):
             # A worker has it, as its claim says.
             self._note_start(key)
         elif type(report) is Adopted:
-            self.placed[key] = Placed(self._hub.local, NOTHING, (), started=True)
-            self._hub.local.in_use += 1
+            launcher = self._hub.local if mark is None else mark.place
+            self.placed[key] = Placed(launcher, NOTHING, (), started=True, launcher=launcher)
+            launcher.take_slot()
         elif type(report) is Started:
             self._note_start(key)
         else:
@@ -118,9 +122,7 @@ class RunView(SegmentReader):
         if placed is None:
             return
         self._not_started -= not placed.started
-        placed.place.room.give_back(placed.share, placed.gpus)
-        if placed.place is self._hub.local:
-            self._hub.local.in_use -= 1
+        leave(placed)
         self._hub.rank(self)
 
     def _report(self, report: Report) -> None:
@@ -166,14 +168,21 @@ class RunView(SegmentReader):
             for (job, attempt), doubt in attempts.items()
             if (job, attempt) not in left
         }
+        jobs = {job for job, _ in ours}
+        for annex in self._hub.annexes:
+            there = {key: doubt for key, doubt in ours.items() if annex.executor.knows(*key)}
+            annex.executor.find(there)
+            annex.executor.drop_spooled(jobs)
+            ours = {key: doubt for key, doubt in ours.items() if key not in there}
         if ours:
             self._hub.local.executor.find(ours)
-        self._hub.local.executor.drop_spooled({job for job, _ in ours})
+        self._hub.local.executor.drop_spooled(jobs)
 
     def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:
+        executors, wide = self._hub.executors(), widen(self.profile, job)
         if self.former is not None and self.former.lacks_end(job, attempt, log):
-            return not self._hub.local.executor.knows(widen(self.profile, job), attempt)
-        return self._hub.local.executor.lacks_end(widen(self.profile, job), attempt, log)
+            return not any(executor.knows(wide, attempt) for executor in executors)
+        return any(executor.lacks_end(wide, attempt, log) for executor in executors)
 
     def drain(self) -> None:
         for key in list(self.ready):
@@ -199,7 +208,7 @@ class RunView(SegmentReader):
     def acknowledge(self) -> None:
         if self._marks:
             marks, self._marks = self._marks, []
-            self._hub.local.release(marks)
+            release(marks)
         callbacks, self._callbacks = self._callbacks, []
         for recorded in callbacks:
             recorded()
