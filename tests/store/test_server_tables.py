@@ -11,6 +11,7 @@ from resile.core.actions import Note
 from resile.model.status import Status
 from resile.store.contract import Entry, JobRow, Lease, Store
 from resile.store.errors import KeyInUse, LeaseHeld, StoreError
+from resile.store.lease import boot_seconds
 from resile.store.server_tables import Call, Census, Claim, ServerTables, SharedStore, Submission, Token
 
 from .conftest import Place
@@ -179,18 +180,52 @@ def test_tokens_are_kept_by_name(shared: SharedStore) -> None:
 def test_of_calls_with_one_key_one_is_at_work(place: Place) -> None:
     """Of ten callers that race with one key exactly one may work; all others see its digest, later its answer."""
     places = [_open(place).server_tables() for _ in range(10)]
-    heard: list[Call | None] = []
-    threads = [Thread(target=lambda one=one: heard.append(one.begin_call("k", "d", 10.0))) for one in places]
+    now, heard = boot_seconds(), list[Call | None]()
+    threads = [Thread(target=lambda one=one: heard.append(one.begin_call("k", "d", 10.0, now))) for one in places]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(map(str, heard)) == sorted(map(str, [None] + [Call("d", None)] * 9))
+    assert sorted(map(str, heard)) == sorted(map(str, [None] + [Call("d", None, 10.0)] * 9))
     places[0].finish_call("k", b"\x00answer")
-    assert places[1].begin_call("k", "other", 11.0) == Call("d", b"\x00answer")
-    assert places[1].begin_call("k", "other", 10.0 + 24 * 3600 + 1) is None
+    assert places[1].begin_call("k", "other", 11.0, now) == Call("d", b"\x00answer", 10.0)
+    assert places[1].begin_call("k", "other", 10.0 + 24 * 3600 + 1, now) is None
     places[2].forget_call("k")
-    assert places[1].begin_call("k", "d", 12.0) is None
+    assert places[1].begin_call("k", "d", 12.0, now) is None
+
+
+def test_a_call_without_an_answer_is_carried_out_by_the_next(shared: SharedStore) -> None:
+    """One that was released is the next caller's, if that asks for the same, and no third one's; it keeps its time."""
+    tables, now = shared.server_tables(), boot_seconds()
+    assert tables.begin_call("k", "d", 10.0, now) is None
+    tables.release_call("k")
+    assert tables.begin_call("k", "other", 11.0, now) == Call("d", None, 10.0, is_orphaned=True)
+    assert tables.begin_call("k", "d", 12.0, now) == Call("d", None, 10.0, is_orphaned=True)
+    tables.renew_call("k", now)
+    assert tables.begin_call("k", "d", 13.0, now) == Call("d", None, 10.0)
+    tables.finish_call("k", b"answer")
+    tables.release_call("k")
+    found = tables.begin_call("k", "d", 14.0, now)
+    assert found is not None
+    assert found.answer == b"answer"
+
+
+def test_a_call_is_free_when_its_server_was_silent_for_too_long(place: Place) -> None:
+    """A process of another machine, or one that is frozen, holds a key for as long as its lease lasts."""
+    tables, now = _open(place).server_tables(), boot_seconds()
+    tables.begin_call("k", "d", 10.0, now - 15.1)
+    found = tables.begin_call("k", "d", 11.0, now)
+    assert found is not None
+    assert found.is_orphaned
+
+
+def test_a_request_is_found_by_its_call(shared: SharedStore) -> None:
+    """A request that a call left is found by the name of the call, until and after it is answered."""
+    tables, run = shared.server_tables(), _run(shared)
+    shared.request(run, 1.0, "cancel", {"by": "ann"})
+    number = shared.request(run, 2.0, "retry", {"by": "ann", "call": "call-1"})
+    assert tables.request_of_call(run, "call-1") == number
+    assert tables.request_of_call(run, "call-2") is None
 
 
 def test_claims_say_which_worker_has_which_attempt(shared: SharedStore) -> None:

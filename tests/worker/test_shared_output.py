@@ -76,7 +76,7 @@ def test_output_is_there_while_the_step_runs_and_after_deaths(serve: Serve, work
 
 
 def test_what_ended_while_the_worker_was_away_has_its_output(serve: Serve, work: Work, tmp_path: Path) -> None:
-    """A worker that comes back, even without the shared folder, finds what a step wrote before it ended, and sends it."""
+    """A worker that comes back, even without the shared folder, finds what a step wrote, and sends it."""
     server, shared = serve(PLACE=str(tmp_path)), tmp_path / "shared"
     first = work(server, "one", "--shared-output", str(shared))
     run = server.api.start(GATED)

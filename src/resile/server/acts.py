@@ -69,9 +69,10 @@ async def cancel(request: Request, run: int, reason: str) -> None:
 
     def act(connection: Connection) -> None:
         """Leave the request, for the engine of now or for the next one."""
-        _refuse_ended(connection, run)
-        connection.tables.enqueue(run, time.time())
-        connection.store.request(run, time.time(), "cancel", body)
+        if _left_before(connection, request, run) is None:
+            _refuse_ended(connection, run)
+            connection.tables.enqueue(run, time.time())
+            connection.store.request(run, time.time(), "cancel", _with_call(request, body))
 
     await request.server.stores.write(act)
     request.server.host.ring()
@@ -83,9 +84,10 @@ async def resume(request: Request, run: int) -> None:
 
     def act(connection: Connection) -> None:
         """Hand it over; the request says who did."""
-        _refuse_ended(connection, run)
-        _refuse_driven(connection, run)
-        connection.store.request(run, time.time(), "resume", body)
+        if _left_before(connection, request, run) is None:
+            _refuse_ended(connection, run)
+            _refuse_driven(connection, run)
+            connection.store.request(run, time.time(), "resume", _with_call(request, body))
         connection.tables.enqueue(run, time.time())
 
     await request.server.stores.write(act)
@@ -98,6 +100,8 @@ async def rerun(request: Request, run: int, failed_only: bool, inputs: dict[str,
 
     def check(connection: Connection) -> None:
         """Refuse a run that has not ended, and inputs that it does not have."""
+        if _left_before(connection, request, run) is not None:
+            return
         row = row_of(connection.store, run)
         if row.status not in RUN_ENDED:
             raise Problem("run_active", f"run {run} has not ended", hint="cancel it, or wait until it has ended")
@@ -106,6 +110,22 @@ async def rerun(request: Request, run: int, failed_only: bool, inputs: dict[str,
 
     await request.server.stores.read(check)
     await ask(request, run, "rerun", body)
+
+
+def _with_call(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+    """The body of a request to an engine, by which a repeated call finds that it was left."""
+    return {**body, "call": request.call} if request.call else body
+
+
+def _left_before(connection: Connection, request: Request, run: int) -> int | None:
+    """The request that a call left which is repeated now, because its server died before it could answer."""
+    return connection.tables.request_of_call(run, request.call) if request.is_repeated else None
+
+
+async def was_left(request: Request, run: int) -> bool:
+    """Has this call been carried out as far as its engine knows of it?"""
+    found = await request.server.stores.read(lambda connection: _left_before(connection, request, run))
+    return found is not None
 
 
 def _refuse_ended(connection: Connection, run: int) -> None:
@@ -124,8 +144,14 @@ async def ask(request: Request, run: int, kind: str, body: dict[str, Any]) -> di
 
     def leave(connection: Connection) -> int:
         """Leave the request, and see to it that an engine comes."""
+        number = _left_before(connection, request, run)
+        if number is not None and connection.store.result(number) is not None:
+            return number
         connection.tables.enqueue(run, time.time())
-        return connection.store.request(run, time.time(), kind, {**body, "by": request.identity.name})
+        if number is not None:
+            return number
+        named = _with_call(request, {**body, "by": request.identity.name})
+        return connection.store.request(run, time.time(), kind, named)
 
     server = request.server
     number = await server.stores.write(leave)

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from resile.errors import ResileError, StoreError
 from resile.server.declarations import Reply, Request, Route
 from resile.server.problems import MEDIA_TYPE, Problem, problem_of
-from resile.server.requests.idempotency import Remembered, begin, finish, forget
+from resile.server.requests.idempotency import Remembered, begin, finish, hold, release
 from resile.server.requests.reading import BODY_BYTES_MAX, read_body, read_query
 
 if TYPE_CHECKING:
@@ -200,6 +200,8 @@ class Application:
         known = await begin(request, key, content)
         if isinstance(known, Remembered):
             return Response(known.body, known.status, {**known.headers, "Idempotent-Replayed": "true"})
+        request = msgspec.structs.replace(request, call=known.name, is_repeated=known.is_repeated)
+        holding = asyncio.create_task(hold(request, known))
         try:
             try:
                 response = await self._call(route, request)
@@ -208,14 +210,16 @@ class Application:
             except ResileError as error:
                 response = _problem_response(problem_of(error))
         except BaseException:
-            await forget(request, known)
+            await release(request, known.key)
             raise
+        finally:
+            holding.cancel()
         if response.status_code >= 500:
-            await forget(request, known)
+            await release(request, known.key)
         else:
             kept = {name: value for name, value in response.headers.items() if name != "content-length"}
             await finish(
-                request, known, Remembered(response.status_code, kept, bytes(response.body)), route.shows_secret
+                request, known.key, Remembered(response.status_code, kept, bytes(response.body)), route.shows_secret
             )
         return response
 

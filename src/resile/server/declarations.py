@@ -61,6 +61,10 @@ class Request(Struct, frozen=True):
     connection: Connection | None = None
     hung_up: Callable[[], Awaitable[None]] | None = None
     """Waits until the caller has closed the connection."""
+    call: str = ""
+    """The name of a call with an idempotency key; runs and requests that it makes keep it."""
+    is_repeated: bool = False
+    """May a server that is gone have carried this call out before?"""
 
     @property
     def client(self) -> Client:

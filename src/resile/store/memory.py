@@ -354,6 +354,8 @@ class MemoryStore:
             kept = self._run_of(run)
             database.requested += 1
             kept.requests.append(Request(database.requested, run, at, kind, body))
+            if "call" in body:
+                database.server.requests_of_calls.setdefault((run, body["call"]), database.requested)
             if kept.submission is not None:
                 due = at if kept.submission.due_at is None else min(at, kept.submission.due_at)
                 kept.submission = structs.replace(kept.submission, due_at=due)

@@ -15,7 +15,17 @@ from resile.store import lease as leases
 from resile.store.contract import Batch, JobRow, Lease, LetterRow, Request, RunRow
 from resile.store.encoding import is_announced
 from resile.store.errors import LeaseHeld, StoreError
-from resile.store.server_tables import CALL_SECONDS_MAX, Announcement, Call, Census, Claim, ClaimKey, Submission, Token
+from resile.store.server_tables import (
+    CALL_LEASE_SECONDS,
+    CALL_SECONDS_MAX,
+    Announcement,
+    Call,
+    Census,
+    Claim,
+    ClaimKey,
+    Submission,
+    Token,
+)
 
 
 class ServerData:
@@ -24,7 +34,9 @@ class ServerData:
     def __init__(self) -> None:
         self.announcements: list[Announcement] = []
         self.tokens: dict[str, Token] = {}
-        self.calls: dict[str, tuple[float, Call]] = {}
+        self.calls: dict[str, Call] = {}
+        self.held_until: dict[str, float] = {}
+        self.requests_of_calls: dict[tuple[int, str], int] = {}
         self.claims: dict[ClaimKey, Claim] = {}
 
     def announce(self, batch: Batch) -> None:
@@ -159,24 +171,36 @@ class MemoryServerTables:
         with self._writing("revoke_token"):
             return self._data.tokens.pop(name, None) is not None
 
-    def begin_call(self, key: str, digest: str, at: float) -> Call | None:
+    def begin_call(self, key: str, digest: str, at: float, now: float) -> Call | None:
         with self._writing("begin_call"):
             calls = self._data.calls
-            for old in [name for name, (begun, _) in calls.items() if begun < at - CALL_SECONDS_MAX]:
+            for old in [name for name, call in calls.items() if call.at < at - CALL_SECONDS_MAX]:
                 del calls[old]
-            if key in calls:
-                return calls[key][1]
-            calls[key] = at, Call(digest, None)
-            return None
+            found = calls.get(key)
+            if found is None:
+                calls[key] = Call(digest, None, at)
+            elif found.answer is None and self._data.held_until[key] <= now:
+                found = replace(found, is_orphaned=True)
+            if found is None or (found.is_orphaned and found.digest == digest):
+                self._data.held_until[key] = now + CALL_LEASE_SECONDS
+            return found
+
+    def renew_call(self, key: str, now: float) -> None:
+        self._data.held_until[key] = now + CALL_LEASE_SECONDS
+
+    def release_call(self, key: str) -> None:
+        self._data.held_until[key] = 0.0
 
     def finish_call(self, key: str, answer: bytes) -> None:
         with self._writing("finish_call"):
-            at, call = self._data.calls[key]
-            self._data.calls[key] = at, replace(call, answer=answer)
+            self._data.calls[key] = replace(self._data.calls[key], answer=answer)
 
     def forget_call(self, key: str) -> None:
         with self._writing("forget_call"):
             self._data.calls.pop(key, None)
+
+    def request_of_call(self, run: int, call: str) -> int | None:
+        return self._data.requests_of_calls.get((run, call))
 
     def add_claims(self, claims: Sequence[Claim]) -> None:
         with self._writing("add_claims"):

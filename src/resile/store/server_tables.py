@@ -21,6 +21,8 @@ from resile.core.actions import Note
 from resile.store.contract import Lease, Store
 
 CALL_SECONDS_MAX = 24 * 3600.0
+# So long a call counts as at work after its server was heard of; on the server's machine until its process is gone.
+CALL_LEASE_SECONDS = 15.0
 
 
 class Submission(Struct, frozen=True, gc=False):
@@ -54,10 +56,16 @@ class Token(Struct, frozen=True, gc=False):
 
 
 class Call(Struct, frozen=True, gc=False):
-    """A call that had this idempotency key: the digest of what was asked, and the answer; None while it is at work."""
+    """A call that had this idempotency key, since `at`: the digest of what was asked, and the answer.
+
+    None while it is at work. If the server that was at work on it is gone, or could not answer, it `is_orphaned`: then
+    the caller has the key from now on, if it asks for the same; what the call did before may have to be found.
+    """
 
     digest: str
     answer: bytes | None
+    at: float
+    is_orphaned: bool = False
 
 
 class Claim(Struct, frozen=True, gc=False):
@@ -142,8 +150,20 @@ class ServerTables(Protocol):
     def revoke_token(self, name: str) -> bool:
         """Remove a token; False where there was none."""
 
-    def begin_call(self, key: str, digest: str, at: float) -> Call | None:
-        """Reserve an idempotency key for this call, or return the call that has it; keys last a day."""
+    def begin_call(self, key: str, digest: str, at: float, now: float) -> Call | None:
+        """Reserve an idempotency key for this call, or return the call that has it; keys last a day.
+
+        `at` is since 1970, `now` since the boot. The key is this process's until it is free or `renew_call` comes late.
+        """
+
+    def renew_call(self, key: str, now: float) -> None:
+        """This process is still at work on the call with this key."""
+
+    def release_call(self, key: str) -> None:
+        """Let another carry out the call with this key, which has no answer; it may have done something."""
+
+    def request_of_call(self, run: int, call: str) -> int | None:
+        """The number of the request to a run that has this `call` in its body."""
 
     def finish_call(self, key: str, answer: bytes) -> None:
         """Keep the answer of the call with this key."""

@@ -81,11 +81,13 @@ def start(request: Request) -> Reply:
         directory=body.directory,
         output=request.server.output,
     )
-    options = SubmitOptions(by=request.identity.name, priority=body.priority, key=body.key)
+    # A call that is repeated finds the run that it made by its name.
+    options = SubmitOptions(by=request.identity.name, priority=body.priority, key=body.key or request.call)
     found = submit_text(request.store, call, options)
     request.server.host.ring()
+    is_first = found.is_new or (request.is_repeated and not body.key)
     location = {"Location": f"{BASE}/runs/{found.run}"}
-    return Reply(Submitted(found.run, found.status), 201 if found.is_new else 200, location)
+    return Reply(Submitted(found.run, found.status), 201 if is_first else 200, location)
 
 
 async def cancel(request: Request) -> Accepted:

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from resile.commands.documents.dead_letters import DeadLetter, DeadLetterDocument
 from resile.commands.redrive import RedriveCall
 from resile.model.limits import PARALLEL_MAX
-from resile.server.acts import ask
+from resile.server.acts import ask, was_left
 from resile.server.answers import Redriven
 from resile.server.declarations import Answer, Items, Page, Reply, Request, Route
 from resile.server.requests.reading import page_of
@@ -81,9 +81,10 @@ async def retry(request: Request) -> Reply:
     """Run dead letters again."""
     run, call = request.number("run"), redrive_call(request)
     # A dry run finds what would be refused, before anything is asked for.
-    found = await request.server.stores.read(lambda connection: connection.client.preview_redrive(call))
-    if request.body.dry_run:
-        return Reply(Redriven(found.items), 200)
+    if not await was_left(request, run):
+        found = await request.server.stores.read(lambda connection: connection.client.preview_redrive(call))
+        if request.body.dry_run:
+            return Reply(Redriven(found.items), 200)
     result = await ask(request, run, "redrive", msgspec.to_builtins(call))
     return Reply(Redriven(result["items"]), 202)
 

@@ -121,7 +121,9 @@ async def retry_job(request: Request) -> TorcJob:
         raise Problem("max_retries_missing", "query: `max_retries` is missing", hint="?max_retries=3")
     run, job = split_job_key(request.number("id"))
     epoch = request.number("run_id")
-    before = await request.server.stores.read(lambda connection: _refuse_retry(connection, request, epoch, most))
+    before = await request.server.stores.read(lambda connection: _job(connection, request.number("id")))
+    if not await acts.was_left(request, run):
+        await request.server.stores.read(lambda connection: _refuse_retry(connection, request, epoch, most))
     asked = {"job": job, "epoch": epoch, "attempts_max": most}
     result = await acts.ask(request, run, "retry", asked)
     return TorcJob(before.id, run, before.name, "ready", int(result["attempt"]))

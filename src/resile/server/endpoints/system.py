@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from resile.server.answers import Health, Version
 from resile.server.declarations import TEXT, Answer, Request, Route
 from resile.server.problems import Problem
+from resile.store.lease import boot_seconds
 from resile.version import __version__
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ async def readyz(request: Request) -> Health:
 
 def _write(tables: ServerTables) -> None:
     """Write to the store, and take it back."""
-    tables.begin_call(_PROBE, "", time.time())
+    tables.begin_call(_PROBE, "", time.time(), boot_seconds())
     tables.forget_call(_PROBE)
 
 

@@ -19,7 +19,7 @@ from resile.store.errors import StoreError, StoreMissing, StoreTooNew
 from resile.store.postgres.address import Address
 from resile.store.postgres.session import Connection, Session, connect, value_of
 
-MIGRATIONS: tuple[str, ...] = ("1_tables.sql", "2_servers.sql")
+MIGRATIONS: tuple[str, ...] = ("1_tables.sql", "2_servers.sql", "3_call_holders.sql")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('resile ' || %s, 0))"
 _VERSION = "schema_version"
 

@@ -11,6 +11,7 @@ from msgspec.structs import astuple
 from resile.core.actions import Note
 from resile.model.status import Status
 from resile.store import lease as leases
+from resile.store.call_holder import call_of, holder_text
 from resile.store.contract import Lease
 from resile.store.encoding import LEASE, from_json
 from resile.store.errors import LeaseHeld, StoreError
@@ -148,16 +149,33 @@ class PostgresServerTables:
     def revoke_token(self, name: str) -> bool:
         return bool(self._session.write(lambda db: db.execute("DELETE FROM tokens WHERE name = %s", (name,)).rowcount))
 
-    def begin_call(self, key: str, digest: str, at: float) -> Call | None:
+    def begin_call(self, key: str, digest: str, at: float, now: float) -> Call | None:
         def begin(db: Connection) -> Call | None:
             db.execute("DELETE FROM calls WHERE at < %s", (at - CALL_SECONDS_MAX,))
-            sql = "INSERT INTO calls VALUES (%s, %s, %s, NULL) ON CONFLICT (key) DO NOTHING"
-            if db.execute(sql, (key, digest, at)).rowcount:
+            sql = "INSERT INTO calls VALUES (%s, %s, %s, NULL, %s) ON CONFLICT (key) DO NOTHING"
+            if db.execute(sql, (key, digest, at, holder_text(now))).rowcount:
                 return None
-            found, answer = db.execute("SELECT digest, answer FROM calls WHERE key = %s", (key,)).fetchall()[0]
-            return Call(found, None if answer is None else bytes(answer))
+            # Locked, so that of many that find an orphan one has it from then on.
+            sql = "SELECT digest, answer, at, holder FROM calls WHERE key = %s FOR UPDATE"
+            found, answer, since, holder = db.execute(sql, (key,)).fetchall()[0]
+            call = call_of(found, None if answer is None else bytes(answer), since, holder, now)
+            if call.is_orphaned and call.digest == digest:
+                db.execute("UPDATE calls SET holder = %s WHERE key = %s", (holder_text(now), key))
+            return call
 
         return self._session.write(begin)
+
+    def renew_call(self, key: str, now: float) -> None:
+        sql = "UPDATE calls SET holder = %s WHERE key = %s"
+        self._session.write(lambda db: db.execute(sql, (holder_text(now), key)))
+
+    def release_call(self, key: str) -> None:
+        self._session.write(lambda db: db.execute("UPDATE calls SET holder = '' WHERE key = %s", (key,)))
+
+    def request_of_call(self, run: int, call: str) -> int | None:
+        sql = "SELECT id FROM requests WHERE run = %s AND body::json ->> 'call' = %s ORDER BY id LIMIT 1"
+        found = self._rows(sql, run, call)
+        return found[0][0] if found else None
 
     def finish_call(self, key: str, answer: bytes) -> None:
         self._session.write(lambda db: db.execute("UPDATE calls SET answer = %s WHERE key = %s", (answer, key)))

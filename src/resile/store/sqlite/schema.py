@@ -31,6 +31,7 @@ MIGRATIONS: tuple[str, ...] = (
     "6_fences.sql",
     "7_labels.sql",
     "8_servers.sql",
+    "9_call_holders.sql",
 )
 # The oldest version that this Resile reads as it is: what it lacks has a default.
 READABLE = 3

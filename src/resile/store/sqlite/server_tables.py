@@ -12,6 +12,7 @@ from msgspec.structs import astuple
 from resile.core.actions import Note
 from resile.model.status import Status
 from resile.store import lease as leases
+from resile.store.call_holder import call_of, holder_text
 from resile.store.contract import Lease
 from resile.store.encoding import LEASE, from_json
 from resile.store.errors import StoreError
@@ -143,14 +144,29 @@ class SqliteServerTables:
             db.execute("DELETE FROM tokens WHERE name = ?", (name,))
             return bool(db.changes())
 
-    def begin_call(self, key: str, digest: str, at: float) -> Call | None:
+    def begin_call(self, key: str, digest: str, at: float, now: float) -> Call | None:
         with self._writing() as db:
             db.execute("DELETE FROM calls WHERE at < ?", (at - CALL_SECONDS_MAX,))
-            found = db.execute("SELECT digest, answer FROM calls WHERE key = ?", (key,)).get
+            found = db.execute("SELECT digest, answer, at, holder FROM calls WHERE key = ?", (key,)).get
             if found is not None:
-                return Call(*found)
-            db.execute("INSERT INTO calls VALUES (?, ?, ?, NULL)", (key, digest, at))
+                call = call_of(found[0], found[1], found[2], found[3], now)
+                if call.is_orphaned and call.digest == digest:
+                    db.execute("UPDATE calls SET holder = ? WHERE key = ?", (holder_text(now), key))
+                return call
+            db.execute("INSERT INTO calls VALUES (?, ?, ?, NULL, ?)", (key, digest, at, holder_text(now)))
         return None
+
+    def renew_call(self, key: str, now: float) -> None:
+        with self._writing() as db:
+            db.execute("UPDATE calls SET holder = ? WHERE key = ?", (holder_text(now), key))
+
+    def release_call(self, key: str) -> None:
+        with self._writing() as db:
+            db.execute("UPDATE calls SET holder = '' WHERE key = ?", (key,))
+
+    def request_of_call(self, run: int, call: str) -> int | None:
+        sql = "SELECT id FROM requests WHERE run = ? AND json_extract(body, '$.call') = ? ORDER BY id"
+        return next(iter(self._read(lambda row: int(row[0]), sql, run, call)), None)
 
     def finish_call(self, key: str, answer: bytes) -> None:
         with self._writing() as db:

@@ -1,0 +1,2 @@
+-- Which process is at work on a call: once it is gone another may carry the call out.
+ALTER TABLE calls ADD COLUMN holder text NOT NULL DEFAULT '';
