@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+
+from tests.executors.local.driver import wait_for
 
 from . import flows
 from .service import API, Api
@@ -72,3 +76,71 @@ def test_of_a_hundred_that_race_for_one_retry_one_wins(api: Api, tmp_path: Path)
     while api.get(f"/runs/{run}").json["status"] != "completed":
         pass
     assert api.get(f"/runs/{run}").json["epoch"] == 1
+
+
+CHILD = """
+resile: 1
+steps:
+  fails: {shell: test -e mended}
+  after: {shell: 'true', needs: [fails]}
+  waits: {shell: 'touch begun; while ! [ -e gate ]; do sleep 0.02; done'}
+"""
+PARENT = """
+resile: 1
+steps:
+  calls: {workflow: child.yaml}
+"""
+ITEM = """
+resile: 1
+steps:
+  many:
+    map:
+      input: [only]
+      steps:
+        fails: {shell: test -e mended}
+        after: {shell: 'true', needs: [fails]}
+        waits: {shell: 'touch begun; while ! [ -e gate ]; do sleep 0.02; done'}
+"""
+
+
+@pytest.mark.parametrize("text", [PARENT, ITEM], ids=["child", "item"])
+def test_a_job_inside_a_step_is_retried_while_that_step_goes_on(api: Api, tmp_path: Path, text: str) -> None:
+    """A failed and a running step of a child workflow, or of an item, run again, and so does what waited for them."""
+    run = api.start(text, files={"child.yaml": CHILD}, directory=str(tmp_path))
+    jobs = _jobs_when(
+        api, run, lambda jobs: jobs["fails"]["status"] == "failed" and jobs["waits"]["status"] == "running"
+    )
+    (tmp_path / "mended").touch()
+    for name in ("fails", "waits"):
+        answer = api.post(f"/jobs/{jobs[name]['key']}/retry/1?max_retries=2")
+        assert (answer.status, answer.json.get("attempt_id")) == (200, 2), answer.body
+    spent = api.post(f"/jobs/{jobs['waits']['key']}/retry/1?max_retries=2")
+    assert spent.code in ("retries_exhausted", "job_not_retryable")
+    _jobs_when(api, run, lambda jobs: jobs["after"]["status"] == "completed")
+    (tmp_path / "gate").touch()
+    api.wait_for(run)
+    assert api.get(f"/runs/{run}").json["status"] == "completed"
+    found = _jobs_when(api, run, bool)
+    assert {name: job["status"] for name, job in found.items()} == dict.fromkeys(found, "completed")
+    assert (found["fails"]["attempts"], found["waits"]["attempts"], found["after"]["attempts"]) == (2, 2, 1)
+
+
+def test_a_job_inside_a_step_that_is_over_is_not_retryable(api: Api, tmp_path: Path) -> None:
+    """It is refused with the documented code, and the hint names what can be retried."""
+    text = "resile: 1\nsteps:\n  many: {map: {input: [only], steps: [{id: fails, shell: exit 3}]}}\n"
+    run = api.finish(text, directory=str(tmp_path))
+    inside = _jobs_when(api, run, bool)["fails"]
+    assert inside["status"] == "failed"
+    answer = api.post(f"/jobs/{inside['key']}/retry/1?max_retries=5")
+    assert (answer.status, answer.code) == (422, "job_not_retryable")
+    assert "dead letter" in answer.json["hint"]
+
+
+def _jobs_when(api: Api, run: int, enough: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The jobs of a run by step, once they are like that."""
+
+    def look() -> dict[str, Any]:
+        jobs = {job["step"]: job for job in api.get(f"/runs/{run}/jobs").json["items"]}
+        return jobs if {"fails"} <= jobs.keys() and enough(jobs) else {}
+
+    return wait_for(look)

@@ -2,6 +2,9 @@
 
 running              its attempt is ended first; the job is ready again when that is over
 failed, terminated   ready again at once; in a run that has ended, the run goes on in the same epoch and ends again
+
+The same holds for a job inside an item, a child workflow or a repair, while that goes on. What is over has been counted
+in the step around it, as a dead letter for example: that step, or the letter, can be retried.
 """
 
 from __future__ import annotations
@@ -17,17 +20,25 @@ from resile.model.status import CANCELED, FAILED, RUNNING, TERMINATED
 def retry_problem(state: State, number: int) -> str:
     """Why a job can't be retried; empty if it can."""
     job = state.jobs.get(number)
-    if job is None or job.scope != ROOT or state.is_end(job):
-        return "only steps of the workflow itself can be retried"
+    if job is None:
+        return "the item, the child workflow or the repair that it was in is over"
+    if state.is_end(job):
+        return "`end` follows the other steps"
     if job.status not in (RUNNING, FAILED, TERMINATED):
         return f"it is {job.status.name}, not running, failed or terminated"
     if job.hosting or job.repair_scope or job.calls:
         return "its items, its child workflow or its repair still runs"
     if state.phase == "ended":
-        return ""
-    if state.phase != "running" or state.is_stopping(job):
-        return "the run is about to end"
+        return "" if job.scope == ROOT else "the run has ended, and with it the step around it"
+    if state.phase != "running" or state.is_stopping(job) or _is_over(state, job):
+        return "the run, or the step around it, is about to end"
     return ""
+
+
+def _is_over(state: State, job: Job) -> bool:
+    """Is there nothing left to wait for in the item, child workflow or repair around a job?"""
+    scope = state.scopes[job.scope]
+    return scope.owner != 0 and (not scope.open or scope.ending or scope.expired or bool(scope.aborted))
 
 
 def retry(reaction: Reaction, event: RetryRequested) -> None:
@@ -45,15 +56,17 @@ def retry(reaction: Reaction, event: RetryRequested) -> None:
         job.stale = True
         reaction.order(KillAttempt(job.id, job.attempt, job.last_event_seq))
         return
-    scope = state.scopes[ROOT]
+    scope = state.scopes[job.scope]
     again = [job, *(other for other in state.jobs_in(scope) if _waited_for(other, job))]
     for other in again:
         reopen(state, other)
         other.dependents_notified = False
         state.touched.append(other.id)
-    if state.first_failure is not None and state.first_failure.step == state.step_of(job).name:
+    if scope.owner and scope.first_failure is not None and scope.first_failure.job == job.id:
+        scope.first_failure = None
+    elif state.first_failure is not None and state.first_failure.step == state.step_of(job).name:
         state.first_failure = None
-    plan = state.plan_of(ROOT)
+    plan = state.plan_of(scope.id)
     below = {number for other in again for number in plan.dependents[other.step]}
     if job.step in plan.arc_targets:
         job.tokens = 1

@@ -65,14 +65,15 @@ def retry_job(state: State, request: Request, now: float, *, offline: bool = Fal
     The body names the `job`, the `epoch` and `attempts_max`. Each retry sees those before it, so of many one wins.
     """
     body = request.body
-    job = state.jobs.get(int(body.get("job", 0)))
-    if job is None:
+    number = int(body.get("job", 0))
+    if not 0 < number <= state.last_job:
         return None, refuse("job-not-found", f"run {request.run} has no job {body.get('job')}")
     if body.get("epoch", state.epoch) != state.epoch:
         return None, refuse("run-id-stale", f"run {request.run} is in epoch {state.epoch}, not {body['epoch']}")
-    problem = retry_problem(state, job.id)
-    if problem or job.stale:
-        return None, refuse("job-not-retryable", f"job {job.id}: {problem or 'it is being retried'}")
+    problem, job = retry_problem(state, number), state.jobs.get(number)
+    if problem or job is None or job.stale:
+        hint = "" if job is not None else "retry the step around it, or its dead letter"
+        return None, refuse("job-not-retryable", f"job {number}: {problem or 'it is being retried'}", hint)
     if job.attempt >= int(body.get("attempts_max", job.attempt + 1)):
         return None, refuse("retries-exhausted", f"job {job.id} has had {job.attempt} attempts")
     event = RetryRequested(now, job.id, str(body.get("by", "")), str(body.get("reason", "")), offline)
