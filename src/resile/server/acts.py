@@ -71,8 +71,8 @@ async def cancel(request: Request, run: int, reason: str) -> None:
         """Leave the request, for the engine of now or for the next one."""
         if _left_before(connection, request, run) is None:
             _refuse_ended(connection, run)
-            connection.tables.enqueue(run, time.time())
             connection.store.request(run, time.time(), "cancel", _with_call(request, body))
+        connection.tables.enqueue(run, time.time())
 
     await request.server.stores.write(act)
     request.server.host.ring()
@@ -147,11 +147,12 @@ async def ask(request: Request, run: int, kind: str, body: dict[str, Any]) -> di
         number = _left_before(connection, request, run)
         if number is not None and connection.store.result(number) is not None:
             return number
+        if number is None:
+            named = _with_call(request, {**body, "by": request.identity.name})
+            number = connection.store.request(run, time.time(), kind, named)
+        # Last: a host that finds the run due before the request is there would let it go again.
         connection.tables.enqueue(run, time.time())
-        if number is not None:
-            return number
-        named = _with_call(request, {**body, "by": request.identity.name})
-        return connection.store.request(run, time.time(), kind, named)
+        return number
 
     server = request.server
     number = await server.stores.write(leave)

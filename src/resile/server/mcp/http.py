@@ -125,8 +125,9 @@ class ServerActs(Acts):
 
     def _ask(self, run: int, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         """Leave a request for the engine of a run, and wait for its answer."""
-        self._store.server_tables().enqueue(run, time.time())
         number = self._store.request(run, time.time(), kind, {**body, "by": self._by})
+        # Last: a host that finds the run due before the request is there would let it go again.
+        self._store.server_tables().enqueue(run, time.time())
         self._server.host.ring()
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while (result := self._store.result(number)) is None:
