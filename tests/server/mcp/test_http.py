@@ -30,7 +30,7 @@ def over_http(url: str, work: Work, token: str = "") -> Any:
         """One session."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with (
-            httpx2.AsyncClient(headers=headers) as client,
+            httpx2.AsyncClient(headers=headers, timeout=60) as client,
             streamable_http_client(f"{url}/mcp", http_client=client) as streams,
             ClientSession(streams[0], streams[1]) as found,
         ):
