@@ -62,6 +62,16 @@ def test_the_error_of_a_success_is_none(tmp_path: Path) -> None:
     assert [job["attempts"] for job in run.document["jobs"] if job["step"] == "start"] == [1]
 
 
+CASE = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: t, path: t}
+workflow:
+- step: start
+  tool: {kind: http, method: GET, url: "http://127.0.0.1/x", params: {page: 1}}
+  case:
+  - {when: "{{ event.name == 'call.done' and response.more }}", then: {THEN}}
+"""
 COLLECT = """retry:
       - when: "{{ response.more }}"
         then: {LIMITnext_call: {args: {page: "{{ response.page + 1 }}"}}, collect: {path: page, into: seen}}"""
@@ -74,6 +84,21 @@ def test_pages_go_on_until_their_condition_ends_them(tmp_path: Path) -> None:
     text = re.sub(r"tool: .*LAST.*", lambda _: f"tool: {tool}", text)
     text = text.replace("return [seen, start['page']]", "return [len(seen), seen[-1]]")
     assert Run(tmp_path, text).value("show") == [103, 103]
+
+
+@pytest.mark.parametrize(
+    ("then", "limit", "end"),
+    [
+        ("retry: {params: {page: 2}}", 9_999, "fail"),
+        ("collect: {path: data, into: pages}, retry: {}", 9_999, "fail"),
+        ("collect: {path: data, into: pages}, retry: {max_attempts: 5, params: {page: 2}}", 4, "recovered"),
+        ("retry: {}", 2, "recovered"),
+    ],
+)
+def test_pages_of_a_case_go_on_until_their_condition_ends_them(then: str, limit: int, end: str) -> None:
+    """A case that asks for the next page has no limit but that of all pages; one that only tries again has three."""
+    more, last = workflow(CASE.replace("THEN", then)).steps[0].rules[:2]
+    assert (more.limit, last.then) == (limit, end)
 
 
 @pytest.mark.parametrize("mode", ["append", "extend"])

@@ -23,7 +23,15 @@ from resile.dialects.noetl.follow import (
     repair_keys_for,
 )
 from resile.dialects.noetl.keys import CASE, NEXT_CALL, RETRY, THEN
-from resile.dialects.noetl.retry import backoff_of, changes_of, read_collect, retries_of, rule_for_retry, rules_for_more
+from resile.dialects.noetl.retry import (
+    ATTEMPTS_DEFAULT,
+    backoff_of,
+    changes_of,
+    read_collect,
+    retries_of,
+    rule_for_retry,
+    rules_for_more,
+)
 from resile.dialects.noetl.tools.sink import read_sink
 from resile.dialects.noetl.values import NoetlReading, data, lacks, refuse_keys
 from resile.dialects.reading.key_tables import INVALID, read_keys
@@ -200,7 +208,9 @@ def _read_retry(
     after_success = not is_about_error(when)
     if after_success or changed:
         follow.effects.append(make_effect("again", number, value=changed))
-    rules = rules_for_more(given, str(number), case, wait) if after_success else []
+    # Other settings for the next attempt, or something to collect, make it the next page.
+    most = PAGES_MAX if changed or "collect" in fields else ATTEMPTS_DEFAULT
+    rules = rules_for_more(given, str(number), case, wait, most) if after_success else []
     limit = retries_of(given)
     if limit > 0 and mentions_error(when):
         rules.append(rule_for_retry(case, f"case {number + 1}: retry", condition_of_case(number, case), limit, wait))
