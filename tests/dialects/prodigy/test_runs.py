@@ -321,6 +321,8 @@ reduce:
   - {shell: "./step '${found}'"}
 """
     assert folder.run(text) == ["2" if is_checkout else "2 one.txt two.txt"]
+    said = folder.program.call("run", "flow.yml", code=0).stderr
+    assert ("what it does not commit is discarded with it" in said) == is_checkout
     if is_checkout:
         assert len(folder.git("worktree", "list")) == 1
         assert folder.git("branch", "--list", "prodigy-agent-*") == []

@@ -15,14 +15,15 @@ from resile.model.nested import steps_with_inner_workflows, steps_within
 from resile.model.workflow import Child, FanOut, Step, Workflow
 
 
-def settle_isolation(workflow: Workflow, directory: str) -> Workflow:
-    """The workflow with every `auto` decided; the same one if it has none."""
+def settle_isolation(workflow: Workflow, directory: str) -> tuple[Workflow, bool]:
+    """The workflow with every `auto` decided, the same one if it has none; and whether these became worktrees."""
     inner = steps_within(steps_with_inner_workflows((*workflow.steps, workflow.end)))
     if not any(isinstance(step.action, FanOut) and step.action.isolation == "auto" for step in inner):
-        return workflow
+        return workflow, False
     from resile.engine.actions.git import head_of
 
-    return _decide(workflow, is_in_checkout=bool(head_of(directory)))
+    is_in_checkout = bool(head_of(directory))
+    return _decide(workflow, is_in_checkout), is_in_checkout
 
 
 def _decide(workflow: Workflow, is_in_checkout: bool) -> Workflow:

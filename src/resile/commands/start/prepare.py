@@ -67,8 +67,12 @@ def _settle_isolation(loaded: Loaded, directory: str) -> Loaded:
     """The workflow with the isolation of its maps decided for this folder."""
     from resile.commands.start.isolation import settle_isolation
 
-    settled = settle_isolation(loaded.workflow, directory)
-    return loaded if settled is loaded.workflow else msgspec.structs.replace(loaded, workflow=settled, is_changed=True)
+    settled, has_worktrees = settle_isolation(loaded.workflow, directory)
+    if settled is loaded.workflow:
+        return loaded
+    # Items that run in place keep what they write.
+    warnings = tuple(found for found in loaded.warnings if has_worktrees or found.code != "not-committed")
+    return msgspec.structs.replace(loaded, workflow=settled, warnings=warnings, is_changed=True)
 
 
 def _refuse_missing(loaded: Loaded) -> None:
