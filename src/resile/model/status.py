@@ -41,6 +41,14 @@ SKIPPED = Status.skipped
 
 # By number: looking up `name` of an Enum member takes several times as long.
 STATUS_NAMES: dict[int, str] = {status.value: status.name for status in Status}
+# How statuses read for people; the others read as they are named.
+STATUS_WORDS = {
+    "pending_failed": "parked",
+    "uninitialized": "waiting",
+    "blocked": "waiting",
+    "ready": "waiting",
+    "pending": "waiting",
+}
 TERMINAL = frozenset({COMPLETED, FAILED, CANCELED, TERMINATED, DISABLED, SKIPPED})
 
 RunStatus = Literal["running", "completed", "failed", "canceled", "parked", "interrupted"]

@@ -104,15 +104,16 @@ def _letter_lines(run: int, letter: dead_letters.DeadLetter, page: output.Page) 
     """One dead letter: its data, and its last failures."""
     head = f"{page.paint('bold', output.escape(letter.item_id))} of run {run}: {page.paint('red', letter.reason)}"
     review = "" if letter.reprocess_eligible else ", waits for a person's review (--force retries it)"
-    yield f"{head}, {output.plural(letter.failure_count, 'failure')}{review}"
-    yield f"  signature {letter.error_signature}, correlation id {output.escape(letter.correlation_id)}"
+    yield from page.wrap(f"{head}, {output.plural(letter.failure_count, 'failure')}{review}", "  ")
+    signs = f"  signature {letter.error_signature}, correlation id {output.escape(letter.correlation_id)}"
+    yield from page.wrap(signs, "    ")
     yield from _data_lines(letter.item_data, page)
     history = letter.failure_history
     for failure in history[-HISTORY_MAX:]:
         when = (
             f"{failure.attempt_number}. {output.day(failure.timestamp)}, {output.duration(failure.duration_ms / 1000)}"
         )
-        yield page.fit(f"  {when}, {output.escape(_failure(failure))}")
+        yield from page.wrap(f"  {when}, {output.escape(_failure(failure))}", "     ")
         if failure.json_log_location:
             yield f"     {output.escape(failure.json_log_location)}"
     if history:

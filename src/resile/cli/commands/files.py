@@ -36,7 +36,7 @@ def check(call: Call) -> int:
 def _check_lines(document: CheckReport, page: Page) -> Iterator[str]:
     for file in document.files:
         yield from findings(file.diagnostics, page)
-        yield _verdict(file, page)
+        yield from page.wrap(_verdict(file, page), "  ")
 
 
 def _verdict(file: CheckedFile, page: Page) -> str:

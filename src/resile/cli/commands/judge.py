@@ -37,7 +37,7 @@ def _parked_lines(document: ParkedFailures, page: output.Page) -> Iterator[str]:
     if not found:
         yield from page.wrap(f"{run} is {document.status}; nothing is parked", "  ")
         return
-    yield f"{run}: {output.plural(len(found), 'parked failure')}"
+    yield from page.wrap(f"{run}: {output.plural(len(found), 'parked failure')}", "  ")
     names = Counter(failure.step for failure in found)
     jobs = [
         failure.step if names[failure.step] == 1 and not failure.step.isdigit() else str(failure.job)
@@ -86,7 +86,7 @@ def _failure(failure: ParkedFailure, page: output.Page) -> list[str]:
         *page.wrap(f"  parked by {output.escape(output.short_rule(failure.rule))}", "  "),
         *page.tail(failure.stdout, "stdout"),
         *page.tail(failure.stderr, "stderr"),
-        *page.table(rows, indent="  ", status=None),
+        *page.table(rows, indent="  ", spare=(4, 2), status=None),
     ]
 
 

@@ -31,11 +31,11 @@ def _lines(plan: RunPlan, page: output.Page) -> Iterator[str]:
     """The plan: a heading, the groups, and what stands beside them."""
     count = f"{output.plural(plan.steps, 'step')} in {output.plural(len(plan.groups), 'group')}"
     name = page.paint("bold", output.escape(plan.workflow))
-    yield f"{name}: {count}, at most {plan.max_parallel} at a time; nothing runs"
+    yield from page.wrap(f"{name}: {count}, at most {plan.max_parallel} at a time; nothing runs", "  ")
     for name, value in plan.inputs.items():
-        yield f"  input {output.escape(name)} = {output.escape(_value(value))}"
+        yield from page.wrap(f"  input {output.escape(name)} = {output.escape(_value(value))}", "    ")
     if plan.left_out:
-        yield f"  left out: {', '.join(map(output.escape, plan.left_out))}"
+        yield from page.wrap(f"  left out: {', '.join(map(output.escape, plan.left_out))}", "    ")
     for number, group in enumerate(plan.groups, 1):
         together = " (in parallel)" if len(group) > 1 else ""
         yield from ("", page.paint("bold", f"{number}.{together}"))
@@ -64,8 +64,8 @@ def _step(step: PlannedStep, page: output.Page, indent: str) -> Iterator[str]:
     if step.when is not None:
         about.append(f"when {step.when}")
     heading = f"{indent}{page.paint('bold', output.escape(step.step))}  {step.action}"
-    yield heading + (output.escape(f"  ({'; '.join(about)})") if about else "")
+    yield from page.wrap(heading + (output.escape(f"  ({'; '.join(about)})") if about else ""), indent + "    ")
     for line in step.runs.rstrip("\n").split("\n") if step.runs else ():
-        yield f"{indent}    {output.escape(line)}"
+        yield from page.wrap(f"{indent}    {output.escape(line)}", indent + "      ")
     for inner in step.steps:
         yield from _step(inner, page, indent + "    ")

@@ -40,14 +40,6 @@ STATUS_COLORS = {
     "canceled": "yellow",
     "terminated": "yellow",
 }
-# How statuses read for people; the others read as they are named.
-_STATUS_WORDS = {
-    "pending_failed": "parked",
-    "uninitialized": "waiting",
-    "blocked": "waiting",
-    "ready": "waiting",
-    "pending": "waiting",
-}
 TAIL_LINES_MAX = 10
 # The width of a page that is not a terminal: lines stay whole.
 ENDLESS_COLUMNS = 1_000_000
@@ -294,7 +286,9 @@ def status_word(status: str, *, recovered: bool = False, tolerated: bool = False
         return "recovered"
     if tolerated and status == "failed":
         return "tolerated"
-    return _STATUS_WORDS.get(status, status)
+    from resile.model.status import STATUS_WORDS
+
+    return STATUS_WORDS.get(status, status)
 
 
 def duration(seconds: float) -> str:

@@ -74,9 +74,9 @@ def _render(error: ResileError, page: Page) -> str:
         errors = sum(found.severity == "error" for found in error.diagnostics)
         return "\n".join([*lines, f"{label}: {plural(errors, 'error')}; nothing was run"])
     where = "" if error.where in error.message else f"{error.where}: "
-    lines.append(f"{label}: {where}{escape(error.message)}")
+    lines += page.wrap(f"{label}: {where}{escape(error.message)}", "    ")
     if error.hint:
-        lines.append(f"  hint: {escape(error.hint)}")
+        lines += page.wrap(f"  hint: {escape(error.hint)}", "    ")
     return "\n".join(lines)
 
 
@@ -87,10 +87,11 @@ def findings(diagnostics: Sequence[Diagnostic], page: Page) -> list[str]:
     for found in diagnostics:
         color = "red" if found.severity == "error" else "yellow"
         severity = page.paint(color, found.severity)
-        lines.append(f"{page.paint('bold', found.where)}: {severity}: {escape(found.message)} [{found.code}]")
+        place = page.paint("bold", found.where)
+        lines += page.wrap(f"{place}: {severity}: {escape(found.message)} [{found.code}]", "    ")
         lines += _excerpt(found, sources, page)
         if found.hint:
-            lines.append(f"  hint: {escape(found.hint)}")
+            lines += page.wrap(f"  hint: {escape(found.hint)}", "    ")
     return lines
 
 
@@ -103,9 +104,10 @@ def _excerpt(found: Diagnostic, sources: dict[str, list[str]], page: Page) -> li
     if not text or not text.isprintable():
         return []
     column = max(found.column - 1, 0)
-    first = max(0, column - SOURCE_COLUMNS_MAX // 2) if len(text) > SOURCE_COLUMNS_MAX else 0
     number = str(found.line)
-    lines = [f"  {page.paint('dim', number + ' |')} {text[first : first + SOURCE_COLUMNS_MAX]}"]
+    room = min(SOURCE_COLUMNS_MAX, max(page.columns - len(number) - 5, 1))
+    first = max(0, column - room // 2) if len(text) > room else 0
+    lines = [f"  {page.paint('dim', number + ' |')} {text[first : first + room]}"]
     if found.column:
         caret = " " * (column - first) + page.paint("red", "^")
         lines.append(f"  {' ' * len(number)} {page.paint('dim', '|')} {caret}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resile.commands.documents.answers import Graph, GraphEdge, GraphStep
+from resile.model.status import STATUS_WORDS
 
 FILLS = {
     "completed": "#c8e6c9",
@@ -36,8 +37,8 @@ _WORDS = {"next": "then", "success": "on success", "failure": "on failure"}
 def status_text(step: GraphStep) -> str:
     """The status of a step, with the counts of its items; empty where it has none."""
     if not step.counts:
-        return step.status
-    return ", ".join(f"{number} {status}" for status, number in step.counts.items())
+        return STATUS_WORDS.get(step.status, step.status)
+    return ", ".join(f"{number} {STATUS_WORDS.get(status, status)}" for status, number in step.counts.items())
 
 
 def inner_steps(graph: Graph) -> dict[int | None, list[GraphStep]]:
