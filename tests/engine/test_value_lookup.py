@@ -302,7 +302,8 @@ def test_a_list_that_a_step_printed_is_read_as_one(tmp_path: Path) -> None:
     run.wrote("a", "[1, {}]\n")
     run.wrote("b", "1\n2\n")
     assert run.values.list_of("a", run.job("use")) == [1, {}]
-    with pytest.raises(ValueRefused, match=r"^the output of 'b' is not a list$"):
+    way = r": `capture: {NAME: lines}` there makes a list of its lines, `\$\{NAME\}`"
+    with pytest.raises(ValueRefused, match=rf"^the output of 'b' is not a list{way}$"):
         run.values.list_of("b", run.job("use"))
 
 

@@ -278,7 +278,9 @@ class Values:
         other = self.state.job_named(step, job.scope)
         value = parse_json(self.output(other)) if other is not None else None
         if not isinstance(value, list):
-            raise ValueRefused(f"the output of {step!r} is not a list")
+            has_lines = isinstance(value, str) and "\n" in value
+            hint = ": `capture: {NAME: lines}` there makes a list of its lines, `${NAME}`" if has_lines else ""
+            raise ValueRefused(f"the output of {step!r} is not a list{hint}")
         return value
 
     def _step(self, path: Sequence[Key], job: Job) -> Any:
