@@ -40,7 +40,7 @@ def test_handler_failure_fatal_beside_on_failure_in_a_native_file(folder: Folder
     assert folder.run(text.replace(", handler_failure_fatal: true", ""), code=1) == ["a", "h", "a", "h", "a"]
 
 
-@pytest.mark.parametrize("key", ["analysis: {force_refresh: true}", "clear_env: true"])
+@pytest.mark.parametrize("key", ["analysis: {force_refresh: true}", "clear_env: true", "context: {file: a}"])
 def test_keys_that_prodigy_never_reads(key: str) -> None:
     """A key that is dead in Prodigy itself is accepted with a notice that says so."""
     assert findings(f"[{{shell: a, {key}}}]") == [("notice", "ignored")]

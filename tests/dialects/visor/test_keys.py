@@ -216,6 +216,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("a memory step", "key"): [(memory("operation: get, key: k"), Memory("get", "k"))],
     ("a memory step", "value"): [(memory("operation: set, key: k, value: {a: [1]}"), Memory("set", "k", value={"a": [1]}))],
     ("a memory step", "value_js"): [(memory("operation: append, key: k, value_js: 1 + 1"), Memory("append", "k", code="1 + 1"))],
+    ("a memory step", "memory_js"): [(memory("operation: exec_js, memory_js: return 1, namespace: n"), Script("return 1", namespace="n"))],
     ("a memory step", "namespace"): [(memory("operation: list, namespace: n"), Memory("list", namespace="n"))],
     ("an http step", "url"): [(step_with("type: http_client, url: 'http://h/{{ x }}'").action, Http("http://h/{{ x }}")), (errors_of("version: '1'\nsteps: {s: {type: http, url: 'http://{{ x }}'}}"), ["`http://{{ x }}`: a value can't decide on the scheme or the server of a url"])],
     ("an http step", "method"): [(step_with("type: http, url: 'http://h/', method: put").action, Http("http://h/", "PUT"))],

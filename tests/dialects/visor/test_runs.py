@@ -37,6 +37,20 @@ def test_a_file_that_mends_itself(flows: VisorFlows) -> None:
                        ("report", "run"), ("report", "goto"), ("report", "run")]  # fmt: skip
 
 
+def test_code_that_works_on_the_memory(flows: VisorFlows) -> None:
+    """`exec_js` reads and writes the memory, and what it returns is its output."""
+    ran = run(
+        flows,
+        """steps:
+  a: {type: tool, exec: "echo '{\\"issues\\": 3}'"}
+  m: {type: memory, operation: exec_js, depends_on: [a], memory_js: "memory.set('n', outputs.a.issues + 1); return {seen: memory.get('n')}"}
+  l: {type: command, depends_on: [m], exec: "echo {{ 'n' | memory_get }} {{ outputs.m.seen }} > out"}
+""",
+    )
+    assert set(ran.status.values()) == {"completed"}
+    assert (flows.folder / "out").read_text() == "4 4\n"
+
+
 NASTY = [
     "$(touch hacked)",
     "`touch hacked`",

@@ -108,7 +108,10 @@ TOOL_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("an ai step", "ai_custom_prompt"): [(step_with("prompt: hi, ai_custom_prompt: be brief").action, Agent("be brief\n\nhi"))],
     ("ai", "prompt_type"): [(step_with("prompt: hi, ai: {prompt_type: architect}").action, Agent("Work as: architect.\n\nhi"))],
     ("ai", "custom_prompt"): [(step_with("prompt: hi, ai: {custom_prompt: be brief}").action, Agent("be brief\n\nhi"))],
-    ("ai", "ai_timeout"): [(step_with("prompt: hi, ai: {ai_timeout: 1000}").timeout_seconds, 1.0)],
+    ("ai", "ai_timeout"): [
+        (step_with("prompt: hi, ai: {ai_timeout: 1000}").timeout_seconds, 1.0),
+        (step_with("prompt: hi, ai: {ai_timeout: 1000, timeout: 3000}").timeout_seconds, 3.0),
+    ],
     ("ai", "extra_allowed_folders"): [(options("extra_allowed_folders: [/a, /b]"), ("--add-dir", "/a", "--add-dir", "/b"))],
     ("ai", "allowedFolders"): [(options("allowedFolders: [/a]"), ("--add-dir", "/a"))],
     ("ai", "bashConfig"): [(options("allowBash: true, bashConfig: {allow: ['git:log:*', ls]}"), ("--allowedTools", "Bash(git log:*),Bash(ls:*)"))],

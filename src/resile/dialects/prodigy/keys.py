@@ -141,6 +141,7 @@ STEP = key_table(
     _always_true("temporary", "The step's `env` is for this step alone, as always.",
                  "the environment of a step is its own"),
     _dead("clear_env"),
+    _dead("context"),
     _refusal("handler", "handlers of other programs are not known", "`shell` runs any program"),
     _refusal("command", "what it names is not known", "`shell` or `claude` say what runs"),
     _refusal("auto_commit", "commits are made by commands", "a step `shell: git commit -am …`"),

@@ -51,6 +51,8 @@ def action_of(
             message, level = _require(reading, kind, node, fields, "message"), fields.get("level", "info")
             with_outputs = fields.get("include_dependencies", False)
             return {"log": {"message": message, "level": level, "with_outputs": with_outputs}}
+        case "memory" if fields.get("operation") == "exec_js":
+            return {"script": _memory_code(reading, node, fields)}
         case "memory":
             return {"memory": _memory(reading, node, fields)}
         case "http":
@@ -95,9 +97,21 @@ def _memory(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> dic
     for key, operations in (("key", _NEEDS_KEY), ("value", _TAKES_VALUE), ("value_js", _TAKES_VALUE)):
         if key in given and operation not in operations:
             report.error("conflict", f"`{key}` has no meaning for `{operation}`", given[key][0])
+    if "memory_js" in given:
+        report.error("conflict", f"`memory_js` has no meaning for `{operation}`", given["memory_js"][0])
     natives = {"key": "key", "value": "value", "value_js": "code"}
     written = {native: fields[key] for key, native in natives.items() if key in fields}
     return {"operation": operation, "namespace": fields.get("namespace", reading.namespace), **written}
+
+
+def _memory_code(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
+    """Translate `exec_js`: code with the memory at hand, as every script has it."""
+    for key in ("key", "value", "value_js"):
+        if key in node.entries:
+            message = f"`{key}` has no meaning for `exec_js`"
+            reading.report.error("conflict", message, node.entries[key][0])
+    code = _require(reading, "memory", node, fields, "memory_js")
+    return {"code": code, "namespace": fields.get("namespace", reading.namespace)}
 
 
 def _http(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
@@ -286,7 +300,8 @@ def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str,
 
 def time_of(kind: str, fields: dict[str, Any]) -> float | None:
     """The timeout of each attempt."""
-    given = fields.get("timeout", fields.get("ai", {}).get("timeout"))
+    settings = fields.get("ai", {})
+    given = fields.get("timeout", settings.get("timeout", settings.get("ai_timeout")))
     if given is None and kind in ("command", "mcp"):
         return COMMAND_SECONDS
     return None if given is None else float(given)

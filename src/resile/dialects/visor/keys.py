@@ -246,7 +246,7 @@ AI = key_table(
     label("skip_slack_context", "no context is added to a prompt"),
     Key("retry", "mapping", "Ask again after a failure; costs nothing of the loop budget.", mapping_reader(AI_RETRY)),
     Key("fallback", "mapping", "The model to ask if the first one is overloaded.", mapping_reader(AI_FALLBACK)),
-    Key("ai_timeout", "milliseconds", "The same as `timeout`.", milliseconds, "timeout"),
+    Key("ai_timeout", "milliseconds", "The time for the answer where there is no `timeout`.", milliseconds),
     Key("prompt_type", "text", "The role of the agent, put before the prompt.", non_empty(text, "`prompt_type`")),
     Key("custom_prompt", "text", "Put before the prompt.", filled_template),
     Key("bashConfig", "mapping", "The commands that it may run.", mapping_reader(BASH)),
@@ -366,7 +366,8 @@ _OWN: dict[str, tuple[Key, ...]] = {
         label("include_metadata", "the log has the step and the time of every line"),
     ),
     "memory": (
-        one_of("operation", "The operation.", *get_args(MemoryOperation)),
+        one_of("operation", "The operation; `exec_js` runs `memory_js`.", *get_args(MemoryOperation), "exec_js"),
+        Key("memory_js", "code", "With `exec_js`: the body of a function, as in a `script` step.", script),
         Key("key", "text", "The name of the value.", filled_template),
         Key("value", "data", "The value, whose texts may hold Liquid.", data),
         Key("value_js", "code", "The value, computed.", script),
@@ -433,7 +434,10 @@ _ARTICLES = {"ai": "an ai step", "http": "an http step", "http_input": "an http_
 STEPS: dict[str, Table] = {
     name: key_table(_ARTICLES.get(name, f"a {name} step"), *COMMON, *rows) for name, rows in _OWN.items()
 }
-TYPES = {**{name: name for name in STEPS}, "logger": "log", "http_client": "http", "claude": "claude-code"}
+TYPES = {
+    **{name: name for name in STEPS},
+    "logger": "log", "http_client": "http", "claude": "claude-code", "tool": "command",
+}  # fmt: skip
 """Every supported type of step, with the type whose keys it has."""
 WORKSPACE = key_table(
     "workspace",

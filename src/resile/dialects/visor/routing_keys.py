@@ -155,6 +155,7 @@ ON_FAIL = key_table(
     "on_fail",
     Key("retry", "mapping", "Try again.", _retry),
     *_ROUTES,
+    label("message", "the failure has its own message"),
 )  # fmt: skip
 ON_SUCCESS = key_table("on_success", *_ROUTES)
 ON_FINISH = key_table("on_finish", *_ROUTES)
