@@ -341,6 +341,8 @@ steps:
     wait_for(lambda: any(note.type == "redrive_finished" for note in hosts.store.notes(run)))
     assert hosts.effects() == ["1", "2", "2", "3"]
     assert list(hosts.store.letters(run)) == []
+    hosts.wait_until_released(run)
+    assert [path.name for path in (hosts.folder / "output").rglob("items/redrive*")] == []
 
 
 def test_a_lease_lasts_as_long_as_the_guide_says() -> None:

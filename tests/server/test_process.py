@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from tests.cluster import Cluster, private_cluster
+from tests.executors.local.driver import wait_for
 
 from . import flows
 from .service import DEADLINE_SECONDS, Server
@@ -141,18 +142,62 @@ def test_a_submitted_run_waits_for_a_server(serve: Callable[..., Server], tmp_pa
     assert following.api.get("/runs/1").json["status"] == "completed"
 
 
-def test_metrics_are_prometheus_text(serve: Callable[..., Server]) -> None:
-    """Runs by status, parked failures, slots; each metric with its type."""
+EVERYTHING = """
+resile: 1
+name: everything
+steps:
+  flaky: {shell: 'test -e tried || { touch tried; exit 75; }', retry: {max: 2, backoff: {type: fixed, initial: 1ms}}}
+  repaired: {shell: test -e mended, on_failure: {shell: touch mended, max_attempts: 2}}
+  tolerated: {shell: exit 4, on_failure: true}
+  many: {map: {input: [1, 2], steps: [{shell: 'test ${item} != 2'}], error_policy: {continue_on_failure: true}}}
+  parks: {shell: exit 9, park: true, needs: [flaky, repaired, tolerated, many]}
+"""
+
+
+def test_every_metric_moves(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """In the text format of Prometheus, each with its type: what is in the database, and what this server did."""
     server = serve("--slots", "3")
+
+    def look() -> dict[str, float]:
+        text = server.api.call("GET", "/metrics").body.decode()
+        assert "# TYPE resile_commit_seconds histogram" in text
+        pairs = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+        return {name.removeprefix("resile_"): float(value) for name, _, value in pairs}
+
+    before = look()
+    assert before["slots"] == 3
+    assert {value for name, value in before.items() if name not in ("slots", "event_loop_lag_seconds")} == {0.0}
+    waits = server.api.start("resile: 1\nsteps: [{shell: 'true', runs_on: [gpu]}]\n")
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    gated = server.api.start(flows.WAITS, inputs={"gate": str(gate)})
+    wait_for(lambda: (look()["queue_depth"], look()["slots_used"], look()["runs_driven"]) == (1, 1, 2))
+    assert look()["runs_due"] == 0
     server.api.finish(flows.HELLO)
-    server.api.finish(flows.FAILS)
-    text = server.api.call("GET", "/metrics").body.decode()
-    assert 'resile_runs{status="completed"} 1.0' in text
-    assert 'resile_runs{status="failed"} 1.0' in text
-    assert "resile_slots 3.0" in text
-    assert "# TYPE resile_commit_seconds histogram" in text
-    for name in ("parked", "dead_letters", "queue_depth", "workers", "event_loop_lag_seconds", "lease_losses_total"):
-        assert f"\nresile_{name} " in text, name
+    run = server.api.start(EVERYTHING)
+    server.api.wait_for(run, "step_parked")
+    wait_for(lambda: look().get('runs{status="parked"}') == 1)
+    found = look()
+    assert (found['runs{status="completed"}'], found['runs{status="running"}'], found["parked"]) == (1, 2, 1)
+    assert found["dead_letters"] == 1
+    assert found['attempts_ended_total{outcome="failed"}'] == 5
+    assert found["attempts_started_total"] > found['attempts_ended_total{outcome="succeeded"}'] > 0
+    fired = {name: value for name, value in found.items() if name.startswith("rules_fired")}
+    assert fired == {f'rules_fired_total{{then="{then}"}}': count for then, count in _FIRED.items()}
+    assert found["recoveries_total"] == 1
+    count = found['commit_seconds_bucket{le="+Inf"}']
+    assert count == found["commit_seconds_count"] > 0
+    assert 0 < found["commit_seconds_sum"] <= 10 * count
+    assert found['commit_seconds_bucket{le="0.001"}'] <= found['commit_seconds_bucket{le="10.0"}'] <= count
+    for name in ("workers", "lease_losses_total"):
+        assert found[name] == 0, name
+    server.api.post("/workers", {"name": "one"})
+    wait_for(lambda: look()["workers"] == 1)
+    for one in (waits, gated, run):
+        server.api.post(f"/runs/{one}/cancel")
+
+
+_FIRED = {"retry": 2, "tolerate": 1, "park": 1}
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,7 @@ def begin(context: ServerContext, store: SharedStore, slots: int, url: str) -> S
         redrive=redrive_events,
         api_url=url,
         listener=tally.add,
+        note_commit=tally.commits.add,
     )
     context.host.start()
     return ROUTES

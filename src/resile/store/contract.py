@@ -236,10 +236,11 @@ class Writer(Protocol):
     share only, an error of the database all of them.
 
     Before each transaction the writer has `sync_output` flush the output of the attempts in it: so the log never speaks
-    of output that is not on disk.
+    of output that is not on disk. It tells `note_commit` how many seconds a transaction took, in its own thread.
     """
 
     sync_output: Callable[[list[LogRange]], None] | None
+    note_commit: Callable[[float], None] | None
 
     def submit(self, batch: Batch, *, at_once: bool = False) -> int:
         """Queue a batch; return its ticket. Batches become durable in order.

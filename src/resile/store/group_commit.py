@@ -16,6 +16,7 @@ from __future__ import annotations
 from _queue import SimpleQueue
 from _thread import LockType, allocate_lock, start_new_thread
 from abc import abstractmethod
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from resile.store.contract import Batch
@@ -108,7 +109,10 @@ class GroupCommit(Progress):
         count = len(tasks)
         try:
             tasks = flush_outputs(tasks)
+            began = monotonic()
             refused = self.commit([batch for batch, _ in tasks])
+            if self.note_commit is not None:
+                self.note_commit(monotonic() - began)
             for index, (_, tickets) in enumerate(tasks):
                 if index in refused:
                     tickets.stop(refused[index])

@@ -139,7 +139,8 @@ class MemoryServerTables:
 
     def census(self, at: float) -> Census:
         kept = list(self._runs.values())
-        due = (one.submission.due_at for one in kept if one.submission is not None)
+        free = (one for one in kept if one.lease is None or one.lease.expires_at <= at)
+        due = (one.submission.due_at for one in free if one.submission is not None)
         return Census(
             dict(Counter(one.row.status for one in kept)),
             len(self.parked_jobs()),

@@ -27,6 +27,7 @@ class Tickets:
     def __init__(self) -> None:
         self.error: StoreError | None = None
         self.sync_output: Callable[[list[LogRange]], None] | None = None
+        self.note_commit: Callable[[float], None] | None = None
         self._durable = 0
 
     def flush_output(self, logs: list[LogRange]) -> None:

@@ -82,7 +82,7 @@ class Claim(Struct, frozen=True, gc=False):
 
 
 class Census(Struct, frozen=True, gc=False):
-    """Counts over all runs: by status, parked failures, dead letters, and runs that are due."""
+    """Counts over all runs: by status, parked failures, dead letters, and due runs that no server drives."""
 
     runs: dict[str, int]
     parked: int

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from resile.core.events import Redriven
+from resile.engine.actions.items import items_path, remove_letters
 from resile.engine.clock import Clock
 from resile.engine.loop import NEVER
+from resile.engine.paths import epoch_folder
 from resile.engine.session import Drive
 from resile.model.status import RUN_ENDED
-from resile.store.contract import Lease
+from resile.store.contract import Lease, RunRow
 from resile.store.errors import LeaseHeld
 from resile.store.lease import boot_seconds
 
@@ -39,6 +42,8 @@ class DrivenRun:
         self._is_held = is_held
         self._wake = wake
         self._idle_since: float | None = None
+        # The items file of the redrive that it is in.
+        self._letters = ""
 
     # --- what the engine calls
 
@@ -86,6 +91,22 @@ class DrivenRun:
             self._idle_since = now
         self.wakes_at = min(self.wakes_at, self._idle_since + IDLE_SECONDS)
         return now >= self._idle_since + IDLE_SECONDS
+
+    def begin(self, row: RunRow) -> None:
+        """Let the engine begin; where a redrive begins, or goes on, know the file with its dead letters."""
+        assert self.drive is not None
+        state = self.drive.state
+        labels = [event.label for event in self.drive.events if isinstance(event, Redriven)]
+        if state.phase == "redriving" and state.redrive is not None:
+            labels.append(state.redrive.label)
+        if labels:
+            self._letters = items_path(epoch_folder(row.output, row.id, state.epoch), labels[0])
+        self.drive.engine.begin(self.drive.events)
+
+    def drop_letters(self) -> None:
+        """Remove the file of a redrive that is over."""
+        if self._letters:
+            remove_letters(self._letters)
 
     def due_at(self) -> float | None:
         """When a run that only waits is to be driven again, by the wall clock; None until there is a request."""

@@ -91,10 +91,12 @@ class Host:
         redrive: Redrive | None = None,
         api_url: str = "",
         listener: Listener = lambda _state, _notes: None,
+        note_commit: Callable[[float], None] | None = None,
     ) -> None:
         """`output` has a folder for this server; `env` is the environment of steps, by default that of the process.
 
-        Steps get the address `api_url`. The `listener` hears of the events of all runs once they are durable.
+        Steps get the address `api_url`. The `listener` hears of the events of all runs once they are durable, and
+        `note_commit` how many seconds a transaction took.
         """
         self._api_url = api_url
         self._listener = listener
@@ -115,6 +117,7 @@ class Host:
         self._workers = Workers(self.hub, self._tables)
         self._errands = Errands(self._wake)
         self._writer: Writer = store.writer()
+        self._writer.note_commit = note_commit
         self._bell = store.bell(0)
         self._driven: dict[int, DrivenRun] = {}
         self._by_share: dict[Writer, DrivenRun] = {}
@@ -297,7 +300,7 @@ class Host:
         driven.drive.write_opening_row()
         for number, result in opening.results.items():
             driven.drive.journal.answer(number, result)
-        driven.drive.engine.begin(driven.drive.events)
+        driven.begin(row)
         for request in opening.left:
             driven.drive.engine.take_request(request)
         self._due.add(lease.run)
@@ -375,6 +378,7 @@ class Host:
             self._log(f"run {driven.run}: {engine.problem.message}")
             self._release(driven, time.time() + AGAIN_SECONDS)
         elif driven.has_ended():
+            driven.drop_letters()
             self.statistics.ended += 1
             self._ended.append(driven.lease)
         else:

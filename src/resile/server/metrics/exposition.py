@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from resile.server.context import ServerContext
+    from resile.server.metrics.tally import Durations
     from resile.store.server_tables import Census
 
 _GAUGES = {
@@ -41,8 +42,9 @@ _COUNTERS = {
 class _Snapshot(Collector):
     """The values of one moment."""
 
-    def __init__(self, census: Census, statistics: dict[str, Any], lag_seconds: float) -> None:
+    def __init__(self, census: Census, statistics: dict[str, Any], lag_seconds: float, commits: Durations) -> None:
         self._census = census
+        self._commits = commits
         self._statistics = statistics
         self._lag_seconds = lag_seconds
 
@@ -61,12 +63,7 @@ class _Snapshot(Collector):
         for name, (about, label) in _COUNTERS.items():
             yield _counter(name, about, label, self._statistics.get(name))
         commits = HistogramMetricFamily("resile_commit_seconds", "How long commits took")
-        found = self._statistics.get("commit_seconds") or {"buckets": {}, "sum": 0.0}
-        buckets, total = [], 0
-        for limit, count in found["buckets"].items():
-            total += count
-            buckets.append((str(limit), total))
-        commits.add_metric([], buckets=[*buckets, ("+Inf", total)], sum_value=found["sum"])
+        commits.add_metric([], buckets=self._commits.buckets(), sum_value=self._commits.sum_seconds)
         yield commits
 
 
@@ -97,5 +94,5 @@ async def exposition(server: ServerContext) -> Response:
         "recoveries": tally.recoveries,
     }
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(census, statistics, server.loop_lag_seconds))
+    registry.register(_Snapshot(census, statistics, server.loop_lag_seconds, tally.commits))
     return Response(generate_latest(registry), 200, media_type=CONTENT_TYPE_PLAIN_0_0_4)

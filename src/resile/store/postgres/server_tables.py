@@ -22,6 +22,8 @@ from resile.store.server_tables import CALL_SECONDS_MAX, Announcement, Call, Cen
 
 _SUBMISSION = "run, priority, due_at, since"
 _CLAIM = "run, epoch, job, attempt, worker, token, at, memory_bytes"
+_IS_DRIVEN = """EXISTS (SELECT 1 FROM leases
+    WHERE leases.run = submissions.run AND token IS NOT NULL AND leases.expires_at > %s)"""
 _IS_AWAITED = "EXISTS (SELECT 1 FROM requests WHERE requests.run = %(run)s AND NOT taken)"
 _PARKED = f"""FROM jobs JOIN runs ON runs.id = jobs.run
     WHERE jobs.status = {Status.pending_failed.value} AND runs.status NOT IN ('completed', 'failed', 'canceled')"""
@@ -122,9 +124,8 @@ class PostgresServerTables:
         runs = dict(self._rows("SELECT status, count(*) FROM runs GROUP BY status"))
         parked = self._rows(f"SELECT count(*) {_PARKED}")[0][0]
         letters = self._rows("SELECT count(*) FROM dead_letters")[0][0]
-        return Census(
-            runs, parked, letters, self._rows("SELECT count(*) FROM submissions WHERE due_at <= %s", at)[0][0]
-        )
+        due = self._rows(f"SELECT count(*) FROM submissions WHERE due_at <= %s AND NOT {_IS_DRIVEN}", at, at)[0][0]
+        return Census(runs, parked, letters, due)
 
     def parked_jobs(self) -> list[tuple[int, int]]:
         found = self._rows(f"SELECT jobs.run, jobs.id {_PARKED} ORDER BY jobs.run DESC, jobs.id")

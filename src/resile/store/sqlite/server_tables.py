@@ -23,6 +23,7 @@ from resile.store.sqlite.witness import Witness
 
 _SUBMISSION = "run, priority, due_at, since"
 _CLAIM = "run, epoch, job, attempt, worker, token, at, memory_bytes"
+_IS_DRIVEN = "EXISTS (SELECT 1 FROM leases WHERE leases.run = submissions.run AND leases.expires_at > ?1)"
 _IS_AWAITED = "EXISTS (SELECT 1 FROM requests WHERE requests.run = ?1 AND NOT taken)"
 
 _PARKED = f"""FROM jobs JOIN runs ON runs.id = jobs.run
@@ -114,9 +115,8 @@ class SqliteServerTables:
         runs = dict(self._read(tuple, "SELECT status, count(*) FROM runs GROUP BY status"))
         parked = self._read(_only, f"SELECT count(*) {_PARKED}")[0]
         letters = self._read(_only, "SELECT count(*) FROM dead_letters")[0]
-        return Census(
-            runs, parked, letters, self._read(_only, "SELECT count(*) FROM submissions WHERE due_at <= ?", at)[0]
-        )
+        due = self._read(_only, f"SELECT count(*) FROM submissions WHERE due_at <= ?1 AND NOT {_IS_DRIVEN}", at)[0]
+        return Census(runs, parked, letters, due)
 
     def parked_jobs(self) -> list[tuple[int, int]]:
         sql = f"SELECT jobs.run, jobs.id {_PARKED} ORDER BY jobs.run DESC, jobs.id"
