@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from resile.executors.contract import Ended, Launch, Report, Started
 from resile.executors.fence import Fence
@@ -17,6 +17,8 @@ from resile.executors.local.executor import LocalExecutor
 from resile.executors.local.prestart import Prestarted
 
 DEADLINE_SECONDS = 30.0
+# The variable that says which form of an executor is tested; engines in other processes see it, too.
+FORM = "TESTED_FORM"
 T = TypeVar("T")
 # Words before a command that is to run as a user whose processes are limited: not as root, for whom the kernel has no
 # limit. Nothing else runs as this user, who keeps the one privilege to use the folders of the tests.
@@ -24,6 +26,15 @@ USER = 60_000 + os.getpid() % 5_000
 _PRIVILEGE = "-all,+dac_override"
 _SETPRIV = f"setpriv --reuid {USER} --clear-groups --inh-caps {_PRIVILEGE} --ambient-caps {_PRIVILEGE}"
 DROP = f"{_SETPRIV} --bounding-set {_PRIVILEGE} --".split() if os.geteuid() == 0 else []
+
+
+def _form() -> type[LocalExecutor]:
+    """The executor of a run that stands alone; in tests of the other form what a server gives each of its runs."""
+    if os.environ.get(FORM) != "shared":
+        return LocalExecutor
+    from tests.executors.shared.form import SharedForm
+
+    return cast("type[LocalExecutor]", SharedForm)
 
 
 class Driver:
@@ -40,10 +51,10 @@ class Driver:
         confirm: Callable[[], None] = lambda: None,
         fence: Fence | None = None,
         launcher: Prestarted | None = None,
-        kind: type[LocalExecutor] = LocalExecutor,
+        kind: type[LocalExecutor] | None = None,
     ) -> None:
         self.folder = str(folder)
-        self.executor = kind(
+        self.executor = (kind or _form())(
             self.folder,
             slots=slots,
             label=label,
@@ -103,7 +114,7 @@ class Driver:
 
     def launcher_pid(self) -> int:
         """The process of the launcher, as its spool names it."""
-        spool = wait_for(lambda: next(Path(self.folder, "launcher").glob("*.spool"), None))
+        spool = wait_for(lambda: next(Path(self.folder).rglob("launcher/*.spool"), None))
         author = wait_for(lambda: recovery.read_spool(str(spool))[0])
         assert author is not None
         return author.pid

@@ -44,7 +44,7 @@ def dead_engine(folder: Path, *texts: str) -> Iterator[None]:
 
 def launcher_pid(folder: Path) -> int:
     """The process of the launcher that wrote the folder's spool."""
-    spool = next((folder / "launcher").glob("*.spool"))
+    spool = next(folder.rglob("launcher/*.spool"))
     author, _ = recovery.read_spool(str(spool))
     assert author is not None
     return author.pid

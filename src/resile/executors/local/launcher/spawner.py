@@ -166,6 +166,9 @@ class Spawner:
 
 def find_program(name: bytes, path: bytes, cwd: bytes) -> tuple[bytes, int]:
     """The program of this name in a PATH, as the child will see it; or an errno."""
+    if not name:
+        # As the C library has it: each folder of the PATH would be found.
+        return b"", ENOENT
     candidates = [b"%s/%s" % (folder or b".", name) for folder in path.split(b":")]
     places = [path_in(cwd, candidate) for candidate in candidates]
     for candidate, place in zip(candidates, places, strict=True):

@@ -1,0 +1,1 @@
+"""The executor of one run in a server that many share."""
