@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from resile.server.access.tokens import local_user
+
 from . import flows
 from .service import API, Api, Server
 
@@ -123,6 +125,8 @@ def test_an_interrupted_run_of_the_command_line_is_resumed(api: Api, shared_serv
     gate.write_text("go\n")
     api.wait_for(run)
     assert api.get(f"/runs/{run}").json["status"] == "completed"
+    (resumed,) = api.get(f"/runs/{run}/events?type=run_resumed").json["items"]
+    assert resumed["data"]["actor"] == local_user()
 
 
 def _newest(api: Api, workflow: str) -> dict[str, object]:

@@ -73,12 +73,16 @@ class RunStarted(_OfRun, frozen=True, tag="run_started"):
 
 
 class RunResumed(_OfRun, frozen=True, tag="run_resumed"):
-    """Another engine resumed the run; `records_lost` where what the executor wrote down for it is gone or too short."""
+    """Another engine resumed the run; `records_lost` where what the executor wrote down for it is gone or too short.
+
+    `by` is who asked a server for it.
+    """
 
     capacity: Capacity
     engine: str = ""
     machine: Machine | None = None
     records_lost: bool = False
+    by: str = ""
 
 
 class AttemptStarted(_OfAttempt, frozen=True, tag="attempt_started", gc=False):

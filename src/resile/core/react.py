@@ -105,7 +105,8 @@ def _run_resumed(reaction: Reaction, event: events.RunResumed) -> None:
     _use_capacity(state, event.capacity)
     because = state.seq
     if not fresh_epoch:
-        because = reaction.note_run("run_resumed", "running", state.seq, engine=event.engine)
+        who = {"by": event.by, "actor": event.by} if event.by else {}
+        because = reaction.note_run("run_resumed", "running", state.seq, engine=event.engine, **who)
     if state.redrive is not None and state.redrive.reading:
         from resile.core.fanout.redrive_groups import read_more
 

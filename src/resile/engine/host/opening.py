@@ -48,7 +48,11 @@ def open_run(
     is_over = state.phase == "ended" and not opening.events
     if not is_over and not any(isinstance(event, RunResumed) for event in opening.events):
         capacity = msgspec.structs.replace(machine, parallel=opening.parallel)
-        opening.events.append(next_event(row, state, capacity, clock))
+        event = next_event(row, state, capacity, clock)
+        by = [str(request.body.get("by", "")) for request in requests if request.kind == "resume"]
+        opening.events.append(
+            msgspec.structs.replace(event, by=by[0]) if by and isinstance(event, RunResumed) else event
+        )
     return opening
 
 
