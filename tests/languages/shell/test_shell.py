@@ -245,6 +245,9 @@ def test_arithmetic_takes_numbers(value: str, tmp_path: Path) -> None:
         "[[ 1${v} -eq 1 ]]",
         "let x=${v}",
         "declare -i x=${v}",
+        "declare -i x; y=${v}; x=$y",
+        'declare -i x; y=${v}; z=${y}; x="$z"',
+        "y=${v}; x=y; echo $((x))",
         'echo "${a[${v}]}"',
         "echo ${a:${v}}",
     ],
@@ -278,7 +281,8 @@ def test_names_of_variables_refuse_text(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["echo [${v}]", "echo 'a[${v}]'", 'echo "a[${v}]"', "a[1]=${v}", "a=(${v} [1]=${v})", "export A=${v}",
-     "[ ${v} = x ]", "echo x; x=${v}", "[[ ${v} == x ]]"],
+     "[ ${v} = x ]", "echo x; x=${v}", "[[ ${v} == x ]]", "declare -i x; y=${v}; z=$y; x=${#y}", "y=${v}; x=$y; let z=1",
+     "declare -i x; x=${inputs.y}; y=${v}"],
 )  # fmt: skip
 def test_text_is_taken_where_nothing_is_evaluated(text: str) -> None:
     """Brackets and builtins alone refuse nothing."""

@@ -112,9 +112,31 @@ class Judge:
         for start, end, array in self.arithmetic:
             if array not in keyed:
                 counted.update(_VARIABLE.findall(_UNCOUNTED.sub("", self.text[start:end])))
+        self._follow(counted)
         for name, piece in self.assigned:
             if name in counted:
                 self._apply(piece, _NUMBER)
+
+    def _follow(self, counted: set[str]) -> None:
+        """Add the variables whose values get into those that are counted: the shell calculates with them in turn."""
+        given: dict[str, set[str]] = {}
+        for simple in self.commands:
+            values = {at: self.pieces[piece] for at, piece in simple.values}
+            for start, end in zip(simple.starts, simple.ends, strict=True):
+                word = self.text[start:end]
+                assigned = ASSIGNMENT.match(word)
+                if assigned is not None:
+                    # `${inputs.x}` names no variable, `${x}` may.
+                    for at in sorted(values, reverse=True):
+                        if start <= at < end and not _VARIABLE.fullmatch(values[at].name):
+                            word = word[: at - start] + word[at - start + len(values[at].source) :]
+                    names = _VARIABLE.findall(_UNCOUNTED.sub("", word[assigned.end() :]))
+                    given.setdefault(assigned[1], set()).update(names)
+        left = list(counted)
+        while left:
+            fresh = given.get(left.pop(), set()) - counted
+            counted |= fresh
+            left += fresh
 
     def _judge_value(self, at: int, piece: int, rules: Rules) -> None:
         """Judge a value in a word or in the target of a redirection."""
