@@ -37,7 +37,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[Growth]]]
 def test_what_only_grew_is_cut_and_comes_back(
     before: dict[str, Any], after: dict[str, Any], left: dict[str, Any], grown: list[Growth]
 ) -> None:
-    """A list with the same beginning, a mapping with the same entries; all else is told whole. No input changes."""
+    """A list with the same beginning, a mapping with the same entries; all else is told whole, and no input changes."""
     given = deepcopy((before, after))
     found = cut_known(before, after)
     assert found == (left, grown)

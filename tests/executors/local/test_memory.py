@@ -121,7 +121,7 @@ def test_a_file_of_the_kernel_takes_a_text_or_does_not(tmp_path: Path) -> None:
 
 
 def test_a_leader_enters_its_cgroup_or_is_measured(tmp_path: Path) -> None:
-    """In a cgroup the kernel watches. One that takes no process is removed, and the attempt is measured soon."""
+    """In a cgroup the kernel watches; one that takes no process is removed, and the attempt is measured soon."""
     group, limits = tmp_path / "group", memory.MemoryLimits()
     group.mkdir()
     slot = slot_in(tmp_path, group)
