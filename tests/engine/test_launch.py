@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resile.engine.actions import git
-from resile.engine.launch import ARGUMENT_BYTES_MAX
+from resile.engine.launch import ARGUMENT_BYTES_MAX, CALLS, HEAD, SCRIPTS
 from resile.model.builtin_actions import Log
 from resile.model.failure import Failure, Outcome
 from resile.model.workflow import Agent, Capture, Noop, Shell, Step, Validate, WriteFile
@@ -174,3 +174,18 @@ def test_a_commit_that_git_does_not_tell_of_fails_the_attempt(tmp_path: Path, mo
         *["commit_required: git can't be run: No such file or directory"] * 2,
         "commit_required: the step does not run inside a git repository",
     ]
+
+
+def test_files_with_values_that_an_earlier_engine_left_are_known(tmp_path: Path) -> None:
+    """By attempt, to be removed with it; the commit that a step began from is no such file, and others are not ours."""
+    for name in ("job_j1_r2_a3.sh", "job_j1_r2_a3.input0", f"job_j1_r2_a3.{HEAD}", "notes.sh"):
+        path = tmp_path / SCRIPTS / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    (tmp_path / CALLS).mkdir(exist_ok=True)
+    (tmp_path / CALLS / "call_j4_a1").touch()
+    performer = parts_of(tmp_path, Shell("true")).performer
+    found = {key: sorted(os.path.basename(path) for path in paths) for key, paths in performer.files.items()}
+    assert found == {(1, 3): ["job_j1_r2_a3.input0", "job_j1_r2_a3.sh"], (4, 1): ["call_j4_a1"]}
+    performer.remove_files(1, 3)
+    assert sorted(os.listdir(tmp_path / SCRIPTS)) == [f"job_j1_r2_a3.{HEAD}", "notes.sh"]
