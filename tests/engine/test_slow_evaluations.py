@@ -198,6 +198,7 @@ from pathlib import Path
 import pytest
 from tests.engine.test_slow_evaluations import Slow
 slow = Slow(Path.cwd(), pytest.MonkeyPatch())
+Path("worker").write_text(str(slow.worker))
 slow.run(Path("text").read_text().replace("DIE", f"kill -9 {os.getpid()}"))
 """
 
@@ -228,6 +229,8 @@ def test_after_a_kill_the_next_engine_evaluates_again(tmp_path: Path, text: str,
     env = {**os.environ, "PYTHONPATH": str(root)}
     killed = subprocess.run([sys.executable, "-c", ENGINE], cwd=tmp_path, env=env, check=False)
     assert killed.returncode == -signal.SIGKILL
+    # It is still stopped, so that it can't see that its engine is gone.
+    os.kill(int((tmp_path / "worker").read_text()), signal.SIGKILL)
     db = str(tmp_path / "r.db")
     done = resile.resume(1, db=db)
     assert done.status == "completed"
