@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from tests.cli.program import SOURCES
 
 DEADLINE_SECONDS = 60.0
 API = "/api/v1"
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?Z?)?|\d\d:\d\d:\d\d|\b\d+(\.\d+)? (ms|s)\b")
+_NUMBERS = re.compile(r'"(duration_seconds|seconds|repair_seconds)":[\d.]+')
 
 
 class Answer:
@@ -175,3 +178,39 @@ class Server:
         assert self.process.stdout is not None
         self.process.stdout.close()
         self._log.close()
+
+
+class Caller:
+    """Runs commands, on the database of a server or through it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def call(self, *words: str, remote: bool, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        """Run one command in the folder of the server."""
+        place = {"RESILE_SERVER": self.server.api.url} if remote else {"RESILE_DB": self.server.db}
+        return subprocess.run(
+            [sys.executable, "-m", "resile.cli.main", *words],
+            cwd=self.server.folder,
+            env={**self.server.env, **place, **env},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+        )
+
+    def remote(self, *words: str, code: int = 0, **env: str) -> str:
+        """What a command prints through the server."""
+        done = self.call(*words, remote=True, **env)
+        assert done.returncode == code, done
+        return done.stdout
+
+    def file(self, name: str, text: str) -> str:
+        """Write a file into the folder."""
+        (self.server.folder / name).write_text(text)
+        return name
+
+
+def masked(text: str) -> str:
+    """A text without what differs from second to second."""
+    return _NUMBERS.sub(r'"\1":0', _TIME.sub("TIME", text))

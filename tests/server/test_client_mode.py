@@ -18,7 +18,7 @@ from resile.commands.remote.client import RemoteClient
 from resile.errors import ResileError
 
 from . import flows
-from .service import DEADLINE_SECONDS, Server
+from .service import DEADLINE_SECONDS, Caller, Server, masked
 
 QUESTION = """
 resile: 1
@@ -26,40 +26,6 @@ name: question
 steps:
   review: {ask: "is it good?"}
 """
-
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?Z?)?|\d\d:\d\d:\d\d|\b\d+(\.\d+)? (ms|s)\b")
-_NUMBERS = re.compile(r'"(duration_seconds|seconds|repair_seconds)":[\d.]+')
-
-
-class Caller:
-    """Runs commands, on the database of a server or through it."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-
-    def call(self, *words: str, remote: bool, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        """Run one command in the folder of the server."""
-        place = {"RESILE_SERVER": self.server.api.url} if remote else {"RESILE_DB": self.server.db}
-        return subprocess.run(
-            [sys.executable, "-m", "resile.cli.main", *words],
-            cwd=self.server.folder,
-            env={**self.server.env, **place, **env},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-        )
-
-    def remote(self, *words: str, code: int = 0, **env: str) -> str:
-        """What a command prints through the server."""
-        done = self.call(*words, remote=True, **env)
-        assert done.returncode == code, done
-        return done.stdout
-
-    def file(self, name: str, text: str) -> str:
-        """Write a file into the folder."""
-        (self.server.folder / name).write_text(text)
-        return name
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +40,6 @@ def caller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
     server.api.wait_for(server.api.start(QUESTION), "step_parked")
     yield caller
     server.close()
-
-
-def masked(text: str) -> str:
-    """A text without what differs from second to second."""
-    return _NUMBERS.sub(r'"\1":0', _TIME.sub("TIME", text))
 
 
 RUNS = (1, 2, 3, 4)
@@ -298,9 +259,8 @@ def test_tokens(serve: Callable[..., Server], tmp_path: Path) -> None:
         ("db check --server http://127.0.0.1:1", "works on this machine"),
         ("check flow.yaml --server http://127.0.0.1:1", "works on this machine"),
         ("server --server http://127.0.0.1:1", "works on this machine"),
-        ("reset 1 --server http://127.0.0.1:1", "works on this machine"),
-        ("logs 1 --export x --server http://127.0.0.1:1", "--export works on this machine"),
-        ("resume 1 --max-parallel 2 --server http://127.0.0.1:1", "are for this machine"),
+        ("judge 1 a retry --max-parallel 2 --server http://127.0.0.1:1", "and here the server does"),
+        ("run flow.yaml --credentials x --server http://127.0.0.1:1", "--credentials works on this machine"),
         ("run flow.py --server http://127.0.0.1:1", "a workflow in Python is not sent"),
     ],
 )
@@ -361,4 +321,4 @@ def test_what_a_server_does_not_offer() -> None:
     offered = {name for name in vars(RemoteClient) if not name.startswith("_")}
     everything = {name for name in vars(Client) if not name.startswith("_")}
     left = everything - offered - {"at"}
-    assert left <= {"check_database", "export_logs", "parked_step", "reset"}
+    assert left <= {"check_database", "parked_step"}

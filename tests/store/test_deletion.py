@@ -44,6 +44,13 @@ def test_the_last_run_takes_its_definition_along(store: Store) -> None:
     assert run < number
 
 
+def test_runs_of_a_directory_are_counted(store: Store) -> None:
+    """Whatever its name is made of."""
+    for directory in ("/a", "/a", "/b\udcff"):
+        store.create_run(replace(run_row(), directory=directory), DEFINITION, [])
+    assert [store.count_runs_in(directory) for directory in ("/a", "/b\udcff", "/c")] == [2, 1, 0]
+
+
 def test_deleting_needs_the_lease(place: Place) -> None:
     """A process that lost the run to another one deletes nothing."""
     store, engine = place.open(), place.open()

@@ -7,16 +7,14 @@ from resile.cli.parse import Call, refusal
 # The commands that a server answers; a family by its first word.
 REMOTE = frozenset(
     (
-        *("run", "submit", "resume", "rerun", "cancel", "answer", "judge", "prune", "token", "dlq", "worker"),
+        *("run", "submit", "resume", "rerun", "reset", "cancel", "answer", "judge", "recover", "prune", "token"),
+        *("dlq", "worker"),
         *("ls", "status", "logs", "events", "parked", "explain", "metrics", "graph", "mcp"),
     )
 )
 # The commands that would use another database than the rest, if they ignored the environment.
-_OF_DATABASE = frozenset(("reset", "recover", "db check"))
-_LOCAL_OPTIONS = {
-    "export": "`resile logs RUN STEP` prints the output; files are made on the server's machine, with --db",
-    "credentials": "the server has credentials of its own",
-}
+_OF_DATABASE = frozenset(("db check",))
+_LOCAL_OPTIONS = {"credentials": "the server has credentials of its own"}
 
 
 def refuse_local(call: Call) -> None:

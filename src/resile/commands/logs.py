@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Literal
 
@@ -31,7 +31,7 @@ from resile.engine.log_files import export_attempt
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import fold_log, is_current, row_of
 from resile.errors import ResileError
-from resile.executors.contract import OutputLost, OutputReader, output_size
+from resile.executors.contract import EndedOutputReader, OutputLost, OutputReader, output_size
 from resile.executors.contract import Stream as OutputStream
 from resile.executors.output import open_output
 from resile.model.failure import LogRange
@@ -75,6 +75,14 @@ class LogFilter(Struct, frozen=True):
     def accepts(self, tried: AttemptRow) -> bool:
         """Is the output of this attempt wanted?"""
         return self.attempt in (None, tried.attempt) and (tried.ended_at is None or tried.ended_at >= self.since)
+
+
+class LogFile(Struct, frozen=True):
+    """An attempt whose output can be exported: its step, and the beginning of the name that its files have by it."""
+
+    step: str
+    begin: str
+    tried: AttemptRow
 
 
 class AttemptOutput(Struct):
@@ -230,30 +238,63 @@ def attempt_output(store: SharedStore, run: int, note: Note) -> AttemptOutput | 
     return AttemptOutput(step_name(note.scope, note.step), found[-1], {}) if found else None
 
 
+def log_files(store: SharedStore, number: int) -> list[LogFile]:
+    """Every attempt of a run that has ended, of all its epochs, and how its files begin."""
+    names = {job.id: name_of(job) for job in store.jobs(number)}
+    files = _file_names(names)
+    return [
+        LogFile(
+            names[tried.job],
+            f"{files[tried.job]}{f'_r{tried.epoch}' if tried.epoch > 1 else ''}_a{tried.attempt}",
+            tried,
+        )
+        for tried in store.attempts(number)
+        if tried.ended_at is not None
+    ]
+
+
 def export_logs(store: SharedStore, number: int, folder: str) -> LogExport:
-    """Write every attempt's output into a folder; count the files.
+    """Write every attempt's output into a folder; count the files."""
+    refuse_file(folder)
+    row = row_of(store, number)
+
+    def output_of(tried: AttemptRow) -> OutputReader:
+        """The output of the attempts of its epoch."""
+        return open_output(epoch_folder(row.output, number, tried.epoch))
+
+    return write_log_files(number, log_files(store, number), output_of, folder, row.output)
+
+
+def refuse_file(folder: str) -> None:
+    """Refuse to write log files to a path that is no folder."""
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise ResileError("not-a-folder", f"{folder} is not a folder", where=folder, hint="name one for the log files")
+
+
+def write_log_files(
+    number: int,
+    found: list[LogFile],
+    output_of: Callable[[AttemptRow], EndedOutputReader],
+    folder: str,
+    where: str,
+) -> LogExport:
+    """Write the output of these attempts into a folder; count the files. What is lost is an error after the rest.
 
     Each file has two names: `job_wf{W}_j{J}_r{R}_a{N}.o` or `.e`, and one that begins with its step.
     """
-    if os.path.exists(folder) and not os.path.isdir(folder):
-        raise ResileError("not-a-folder", f"{folder} is not a folder", where=folder, hint="name one for the log files")
-    row = row_of(store, number)
     written = 0
     lost: list[str] = []
-    names = {job.id: name_of(job) for job in store.jobs(number)}
-    files = _file_names(names)
-    for tried in store.attempts(number):
-        output = open_output(epoch_folder(row.output, number, tried.epoch))
+    for one in found:
         try:
-            paths = export_attempt(output, number, tried, folder, durable=True)
+            paths = export_attempt(output_of(one.tried), number, one.tried, folder, durable=True)
         except OutputLost:
-            lost.append(names[tried.job])
+            lost.append(one.step)
             continue
-        epoch = f"_r{tried.epoch}" if tried.epoch > 1 else ""
         for path in paths:
-            _link(path, os.path.join(folder, f"{files[tried.job]}{epoch}_a{tried.attempt}{os.path.splitext(path)[1]}"))
+            _link(path, os.path.join(folder, one.begin + os.path.splitext(path)[1]))
         written += len(paths)
-    _refuse_lost(lost, row)
+    if lost:
+        raise lost_error(lost, where)
     return LogExport(run=number, folder=folder, files=written)
 
 

@@ -18,6 +18,7 @@ from resile.commands.start.prepare import capacity_for, inputs_for, prepare
 from resile.commands.store_handle import StoreHandle
 from resile.core.actions import Note
 from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
+from resile.core.react import react
 from resile.core.scheduling.finish import execution
 from resile.core.state import ROOT, State
 from resile.engine.clock import Clock, clock_of
@@ -137,7 +138,7 @@ def rerun(
 ) -> RunOutcome:
     """Run the same definition again, with the same inputs or others: in the next epoch of this run, or as a new run."""
     if as_new and failed_only:
-        raise ResileError("bad-call", "--as-new starts from the beginning, so it can't be combined with --failed-only")
+        raise new_is_whole()
     row = row_of(store, number)
     if as_new:
         return _run_as_new(store, row, limits, listener, launcher, inputs or Given())
@@ -145,6 +146,20 @@ def rerun(
     values = inputs_for(fold_log(store, row), inputs) if inputs else None
     again = EpochStarted(0.0, failed_only, caller(), values)
     return _drive_existing(store, row, limits, listener, [again], launcher)
+
+
+def new_is_whole() -> ResileError:
+    """The refusal of a new run of the failed steps only."""
+    return ResileError("bad-call", "--as-new starts from the beginning, so it can't be combined with --failed-only")
+
+
+def state_with_inputs(store: Store, row: RunRow) -> State:
+    """The state of a run; of one that no engine has begun yet, after its first event, which its row has."""
+    state = fold_log(store, row)
+    first = row.summary.get("first")
+    if state.phase == "new" and first:
+        react(state, msgspec.convert(first, RunStarted))
+    return state
 
 
 def _run_as_new(
@@ -156,7 +171,7 @@ def _run_as_new(
     inputs: Given,
 ) -> RunOutcome:
     """Make a new run of the definition of another one."""
-    state = fold_log(store, row)
+    state = state_with_inputs(store, row)
     notices = notices_of(store, row, state)
     capacity = capacity_for(state.workflow, limits)
     definition = store.definition(row.definition)
@@ -172,8 +187,8 @@ def _run_as_new(
     return outcome_of(store, fresh, state, status)
 
 
-def reset(store: Store, number: int, *, failed_only: bool) -> ResetResult:
-    """Reset jobs so that `resume` runs them again; nothing runs now."""
+def reset(store: Store, number: int, *, failed_only: bool, by: str = "") -> ResetResult:
+    """Reset jobs so that `resume` runs them again; nothing runs now. `by` is who asks, if not the caller."""
     from resile.commands.documents.answers import ResetResult
 
     row = row_of(store, number)
@@ -182,7 +197,7 @@ def reset(store: Store, number: int, *, failed_only: bool) -> ResetResult:
         state = fold_log(store, row)
         finished = _count_started(state)
         session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
-        session.record(lease, EpochStarted(clock_of(state).now(), failed_only, caller()))
+        session.record(lease, EpochStarted(clock_of(state).now(), failed_only, by or caller()))
     kept = _count_started(state)
     return ResetResult(run=number, epoch=state.epoch, reset=finished - kept, kept=kept)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from resile.core.state import State
 from resile.engine.paths import named_logs
-from resile.executors.contract import OutputLost, OutputReader, Stream
+from resile.executors.contract import EndedOutputReader, OutputLost, OutputReader, Stream
 from resile.model.failure import LogRange
 from resile.model.folders import create_file, make_folder, put_in_place
 from resile.model.limits import OUTPUT_PIECE_BYTES
@@ -70,7 +70,9 @@ class LogFiles:
             self.problem = problem
 
 
-def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str, *, durable: bool = False) -> list[str]:
+def export_attempt(
+    output: EndedOutputReader, run: int, row: AttemptRow, into: str, *, durable: bool = False
+) -> list[str]:
     """Export the output of one attempt to `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`, both if it wrote anything.
 
     Returns the paths of the files.
@@ -87,7 +89,9 @@ def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str, *
     return [stem + ending for ending in _ENDINGS.values()]
 
 
-def _write(output: OutputReader, log: LogRange | None, stream: Stream, data: bytes, path: str, durable: bool) -> None:
+def _write(
+    output: EndedOutputReader, log: LogRange | None, stream: Stream, data: bytes, path: str, durable: bool
+) -> None:
     """Write one stream, which begins with `data`, to a file, atomically."""
     part = f"{path}.part"
     with create_file(part) as file:

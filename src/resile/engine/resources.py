@@ -21,7 +21,8 @@ AHEAD = 64
 CALLS_AHEAD = 512
 # The capacity of a run that a server drives, which has as many places as there are workers.
 CPUS_MAX, MEMORY_BYTES_MAX, GPUS_MAX = 1e6, 1 << 60, 1024
-_UNLIMITED = 1 << 60
+UNLIMITED = Capacity(1, cpus=CPUS_MAX, memory_bytes=MEMORY_BYTES_MAX, gpus=GPUS_MAX)
+_BYTES_UNLIMITED = 1 << 60
 _NOTHING = Share()
 
 
@@ -105,7 +106,7 @@ def _memory_bytes() -> int:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         words = _words(path)
-        if words and words[0] != "max" and int(words[0]) < _UNLIMITED:
+        if words and words[0] != "max" and int(words[0]) < _BYTES_UNLIMITED:
             total = min(total, int(words[0]))
     return total
 

@@ -176,14 +176,18 @@ def readable_output(output: OutputReader, log: LogRange | None, stream: Stream, 
         return lost.data
 
 
-class OutputReader(Protocol):
-    """Reads the output of the attempts of one epoch, by their log ranges; any thread may call it."""
+class EndedOutputReader(Protocol):
+    """Reads the output of attempts that have ended."""
 
     def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
         """At most `length` bytes of an ended attempt's stream from `start` on; a negative `start` counts from the end.
 
         Empty if the attempt has no log. Raises OutputLost if these bytes are not all there.
         """
+
+
+class OutputReader(EndedOutputReader, Protocol):
+    """Reads the output of the attempts of one epoch, by their log ranges; any thread may call it."""
 
     def sync_output(self, logs: Iterable[LogRange]) -> None:
         """Flush the output of these attempts to the disk, each file once; raises OSError."""

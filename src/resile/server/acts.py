@@ -10,12 +10,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from resile.commands.judge import Judgement
 from resile.commands.judge import answer as answer_question
 from resile.commands.judge import judge as judge_failure
-from resile.commands.start.call import Given
+from resile.commands.start.call import Given, ResourceLimits
 from resile.commands.start.prepare import inputs_for
 from resile.engine.replay import fold_log, row_of
+from resile.engine.resources import UNLIMITED, refuse_misfits
 from resile.errors import ResileError
 from resile.model.status import RUN_ENDED
 from resile.server.problems import Problem
@@ -78,15 +81,15 @@ async def cancel(request: Request, run: int, reason: str) -> None:
     request.server.host.ring()
 
 
-async def resume(request: Request, run: int) -> None:
-    """Hand a run that no engine drives to the servers."""
-    body = {"by": request.identity.name}
+async def resume(request: Request, run: int, limits: ResourceLimits) -> None:
+    """Hand a run that no engine drives to the servers; it may use what `limits` say from now on."""
 
     def act(connection: Connection) -> None:
         """Hand it over; the request says who did."""
         if _left_before(connection, request, run) is None:
             _refuse_ended(connection, run)
             _refuse_driven(connection, run)
+            body = {"by": request.identity.name, "limits": _limits_for(connection, run, limits)}
             connection.store.request(run, time.time(), "resume", _with_call(request, body))
         connection.tables.enqueue(run, time.time())
 
@@ -94,7 +97,9 @@ async def resume(request: Request, run: int) -> None:
     request.server.host.ring()
 
 
-async def rerun(request: Request, run: int, failed_only: bool, inputs: dict[str, Any] | None) -> None:
+async def rerun(
+    request: Request, run: int, failed_only: bool, inputs: dict[str, Any] | None, limits: ResourceLimits
+) -> None:
     """Begin the next epoch of a run that has ended; `inputs` replace its own of the same names."""
     body: dict[str, Any] = {"failed_only": failed_only}
 
@@ -107,6 +112,7 @@ async def rerun(request: Request, run: int, failed_only: bool, inputs: dict[str,
             raise Problem("run_active", f"run {run} has not ended", hint="cancel it, or wait until it has ended")
         if inputs:
             body["inputs"] = inputs_for(fold_log(connection.store, row), Given(objects=inputs))
+        body["limits"] = _limits_for(connection, run, limits)
 
     await request.server.stores.read(check)
     await ask(request, run, "rerun", body)
@@ -126,6 +132,21 @@ async def was_left(request: Request, run: int) -> bool:
     """Has this call been carried out as far as its engine knows of it?"""
     found = await request.server.stores.read(lambda connection: _left_before(connection, request, run))
     return found is not None
+
+
+def _limits_for(connection: Connection, run: int, limits: ResourceLimits) -> dict[str, float]:
+    """The fields of a capacity that a caller limits; refused where a step of the run needs more."""
+    named = {
+        "parallel": limits.max_parallel,
+        "cpus": limits.cpus,
+        "memory_bytes": limits.memory_bytes,
+        "gpus": limits.gpus,
+    }
+    given = {name: value for name, value in named.items() if value is not None}
+    if given:
+        state = fold_log(connection.store, row_of(connection.store, run))
+        refuse_misfits(state.workflow, replace(UNLIMITED, **given))
+    return given
 
 
 def _refuse_ended(connection: Connection, run: int) -> None:

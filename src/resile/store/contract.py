@@ -347,6 +347,9 @@ class Store(Protocol):
     def run_with_key(self, key: str) -> RunRow | None:
         """The run that has this key."""
 
+    def count_runs_in(self, directory: str) -> int:
+        """How many runs have this directory."""
+
     def jobs(self, run: int) -> Iterator[JobRow]:
         """The jobs of a run by id, as a stream."""
 

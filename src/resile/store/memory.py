@@ -263,6 +263,9 @@ class MemoryStore:
         rows = (kept.row for kept in self._database.runs.values())
         return next((row for row in rows if key and row.key == key), None)
 
+    def count_runs_in(self, directory: str) -> int:
+        return sum(kept.row.directory == directory for kept in self._database.runs.values())
+
     def jobs(self, run: int) -> Iterator[JobRow]:
         jobs = self._read(run).jobs
         return iter([jobs[job] for job in sorted(jobs)])

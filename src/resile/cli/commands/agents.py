@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from resile.cli.commands.run import drive_run
 from resile.cli.display import output
 from resile.cli.parse import Call, refusal
-from resile.commands.agents.recovery import recover_by_agent
+from resile.commands.agents.recovery import Place, place_of_database, recover_by_agent
 from resile.commands.start.call import ResourceLimits
+from resile.engine.env_files import TOKEN_VARIABLE
 from resile.errors import ResileError
-from resile.store.open import open_store
 
 if TYPE_CHECKING:
     from resile.commands.agents.recovery import Default
@@ -59,10 +58,22 @@ def recover(call: Call) -> int:
         )
     seconds = call.duration("timeout") or AGENT_SECONDS
     default: Default = {"fail": "fail", "retry": "retry"}.get(call.word("default"), "park")  # type: ignore[assignment]
-    with closing(open_store(call.database)) as store:
-        done = recover_by_agent(store, call.database, call.run, command, timeout_seconds=seconds, default=default)
+    place = _place_of_server(call) if call.server else place_of_database(call.database)
+    done = recover_by_agent(call.client, place, call.run, command, timeout_seconds=seconds, default=default)
     ended = "took too long" if done.exit_code is None else f"ended with exit code {done.exit_code}"
     if not call.json:
         judged = output.plural(done.judged, "failure")
         output.say(f"the agent {ended}: it judged {judged}, {done.left} stay parked")
+    if call.server and (done.judged or default != "park"):
+        # The server went on with the run at the first judgement.
+        return drive_run(call, lambda watch: call.client.wait(call.run, watch))
     return drive_run(call, lambda watch: call.client.resume(call.run, ResourceLimits(), watch, call.launcher))
+
+
+def _place_of_server(call: Call) -> Place:
+    """The server that the caller names, with the caller's token: its tools need it, and nothing else shows it."""
+    from resile.commands.remote.connection import token_in, token_of_environment
+
+    path = call.text("token-file")
+    token = token_in(path) if path else token_of_environment()
+    return Place(("--server", call.server), {TOKEN_VARIABLE: token} if token else {})

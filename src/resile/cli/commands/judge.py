@@ -93,6 +93,7 @@ def _failure(failure: ParkedFailure, page: output.Page) -> list[str]:
 def judge(call: Call) -> int:
     """Decide about one parked failure, and with --resume drive the run on."""
     judgement = _judgement(call)
+    _refuse_parallel(call)
     if call.flag("yes") and not call.flag("save-rule"):
         raise refusal("--yes goes with --save-rule", "resile judge RUN JOB VERDICT --save-rule --yes")
     if call.flag("save-rule") and call.server:
@@ -142,10 +143,18 @@ def _confirm(rule: RuleDraft) -> bool:
 
 def answer(call: Call) -> int:
     """Answer the question of a step, and with --resume drive the run on."""
+    _refuse_parallel(call)
     result = call.client.answer(call.run, call.word("STEP"), call.word("TEXT"))
     if call.flag("resume") and (call.server or not result.driven):
         return _resume(call, result)
     return output.answer(call, result, _result_lines)
+
+
+def _refuse_parallel(call: Call) -> None:
+    """Refuse a limit for a run that a server drives on as soon as it is judged."""
+    if call.server and call.whole("max-parallel") is not None:
+        hint = "leave it out: the run keeps its own, which `resume --max-parallel` changes"
+        raise refusal("--max-parallel is for a run that this command drives, and here the server does", hint)
 
 
 def _result_lines(result: JudgementResult, page: output.Page) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""An agent judges the parked failures of a run: it gets a prompt on stdin, and tools that may judge this database.
+"""An agent judges the parked failures of a run: it gets a prompt on stdin, and tools that may judge this database,
+or the runs of this server.
 
 The agent is any program. Its command line names `{mcp_config}`, a file that tells it how to start the tools.
 """
@@ -18,9 +19,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from resile.commands.judge import Judgement, judge, parked_failures
+from resile.commands.client import Client
+from resile.commands.judge import Judgement
 from resile.errors import ResileError
-from resile.store.server_tables import SharedStore
 
 Default = Literal["park", "fail", "retry"]
 CONFIG_MARK = "{mcp_config}"
@@ -49,11 +50,26 @@ class AgentRound(Struct, frozen=True):
     exit_code: int | None
 
 
+class Place(Struct, frozen=True):
+    """Where the tools of an agent find the run: options of `resile mcp`, and variables that it needs for them."""
+
+    options: tuple[str, ...]
+    env: dict[str, str] = {}
+
+
+def place_of_database(db: str | None) -> Place:
+    """A database, by the name that the caller has for it."""
+    named = db or os.environ.get("RESILE_DB")
+    if not named:
+        return Place(())
+    return Place(("--db", named if "://" in named else os.path.abspath(named)))
+
+
 def recover_by_agent(
-    store: SharedStore, db: str | None, run: int, command: str, *, timeout_seconds: float, default: Default
+    client: Client, place: Place, run: int, command: str, *, timeout_seconds: float, default: Default
 ) -> AgentRound:
     """Let an agent judge the parked failures of a run; what it leaves gets the default."""
-    before = parked_failures(store, run)
+    before = client.parked_failures(run)
     if not before.failures:
         message = f"run {run} is {before.status}; nothing is parked"
         raise ResileError("nothing-parked", message, hint=f"`resile explain {run}` shows what happened")
@@ -61,31 +77,27 @@ def recover_by_agent(
         hint = f"such as: --agent 'claude -p --mcp-config {CONFIG_MARK}'"
         raise ResileError("bad-call", f"the agent's command does not name {CONFIG_MARK}", hint=hint)
     prompt = PROMPT.format(run=run, workflow=before.workflow, count=len(before.failures), server=SERVER_NAME)
-    with _config(db) as path:
+    with _config(place) as path:
         code = _run_agent(command.replace(CONFIG_MARK, shlex.quote(path)), prompt, timeout_seconds)
-    left = parked_failures(store, run).failures
-    judged = len(before.failures) - len(left)
+    known = {(failure.job, failure.attempts) for failure in before.failures}
+    # A server goes on with the run at once, so another failure may be parked by now.
+    left = [found for found in client.parked_failures(run).failures if (found.job, found.attempts) in known]
+    judged = len(known) - len(left)
     if default != "park":
         for failure in left:
             reason = "the agent left it undecided"
-            judge(store, run, str(failure.job), Judgement(verdict=default, reason=reason))
+            client.judge(run, str(failure.job), Judgement(verdict=default, reason=reason))
         left = []
     return AgentRound(judged=judged, left=len(left), exit_code=code)
 
 
 @contextmanager
-def _config(db: str | None) -> Iterator[str]:
+def _config(place: Place) -> Iterator[str]:
     """A file that tells an agent how to start the tools; only this user can read it."""
-    named = db or os.environ.get("RESILE_DB")
-    words = [
-        "-m",
-        "resile",
-        "mcp",
-        "--allow-judge",
-        *(["--db", os.path.abspath(named) if "://" not in named else named] if named else []),
-    ]
+    words = ["-m", "resile", "mcp", "--allow-judge", *place.options]
     # The agent may change the environment; the tools need what this process needs to find its parts.
     env = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH", "XDG_STATE_HOME") if name in os.environ}
+    env |= place.env
     config = {"mcpServers": {SERVER_NAME: {"command": sys.executable, "args": words, "env": env}}}
     with tempfile.NamedTemporaryFile("w", prefix="resile-mcp-", suffix=".json") as file:
         json.dump(config, file)

@@ -115,10 +115,14 @@ def _delete(store: SharedStore, row: RunRow) -> int:
 
 
 def _files(store: SharedStore, row: RunRow) -> list[str]:
-    """The files of a run. Those of a version that gave databases no names stay: they may be another database's."""
+    """The files of a run. Those of a version that gave databases no names stay: they may be another database's.
+
+    The folder in which its steps worked stays while another run of the same definition works there.
+    """
     if not row.output or not store.identity(row.id):
         return []
-    own = [row.directory] if is_work_folder(row.directory, row.output) else []
+    is_own = is_work_folder(row.directory, row.output) and store.count_runs_in(row.directory) == 1
+    own = [row.directory] if is_own else []
     files = files_of_run(row.output, row.id)
     # What workers wrote to a folder of theirs, while the links to it are there.
     return [*(folder for path in files for folder in shared_folders(path)), *files, *own]

@@ -48,6 +48,18 @@ class LogIndex(Struct, frozen=True):
     attempts: list[LogAttempt]
 
 
+class LogFileAttempt(Struct, frozen=True):
+    """An attempt that has ended; `begin` is how the names of its log files begin that are named by the step."""
+
+    job: int
+    epoch: int
+    attempt: int
+    step: str
+    begin: str
+    out_bytes: int
+    err_bytes: int
+
+
 class RunLog(Struct, frozen=True):
     """A part of a run's log, for a program of the same version that folds it.
 

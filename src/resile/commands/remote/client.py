@@ -150,8 +150,7 @@ class RemoteClient(Client):
         """Let the server go on with a run, and follow it; the outcome of a run that has ended."""
         from resile.commands.remote.progress import ended_run
 
-        _refuse_limits(limits)
-        act = partial(self._server.post, f"/runs/{run}/resume", None, _Accepted)
+        act = partial(self._server.post, f"/runs/{run}/resume", _limits(limits), _Accepted)
         try:
             return self._follow(run, listener, act)
         except ResileError as error:
@@ -170,18 +169,21 @@ class RemoteClient(Client):
         as_new: bool = False,
         inputs: Given | None = None,
     ) -> RunOutcome:
-        """Let the server run the same definition again, and follow it."""
-        _refuse_limits(limits)
-        if as_new:
-            hint = "`resile submit FILE` makes a new run"
-            raise ResileError("not-on-server", "--as-new is for runs on this machine", hint=hint)
-        body: dict[str, Any] = {"failed_only": failed_only}
+        """Let the server run the same definition again, in this run or as a new one, and follow it."""
+        if as_new and failed_only:
+            from resile.commands.run import new_is_whole
+
+            raise new_is_whole()
+        body: dict[str, Any] = {"failed_only": failed_only, "as_new": as_new, **_limits(limits)}
         if inputs:
             from resile.commands.remote.submit import given_values
             from resile.model import codec
 
             log = self._server.get(f"/runs/{run}/log", remote_documents.RunLog)
-            body["inputs"] = given_values(codec.decode(log.definition.encode()), inputs)
+            workflow = codec.decode(log.definition.encode())
+            body["inputs"] = given_values(workflow, inputs, are_others_known=True)
+        if as_new:
+            return self._follow(self._server.post(f"/runs/{run}/rerun", body, _Started).run, listener)
         return self._follow(run, listener, partial(self._server.post, f"/runs/{run}/rerun", body, _Accepted))
 
     def cancel(self, run: int, reason: str, listener: EngineListener) -> answers.CancelResult:
@@ -200,6 +202,10 @@ class RemoteClient(Client):
                 raise
             status = self.status(run).status
         return answers.CancelResult(run=run, status=status, requested=False)
+
+    def reset(self, run: int, *, failed_only: bool = False) -> answers.ResetResult:
+        """Reset steps to the start without running them."""
+        return self._server.post(f"/runs/{run}/reset", {"failed_only": failed_only}, answers.ResetResult)
 
     def runs(self, only: RunFilter | None = None) -> run_documents.RunList:
         """List the runs that a filter accepts, newest first."""
@@ -269,6 +275,12 @@ class RemoteClient(Client):
         from resile.commands.remote.logs import attempt_output
 
         return attempt_output(self._server, run, note)
+
+    def export_logs(self, run: int, folder: str) -> answers.LogExport:
+        """Write the output of every attempt to files in a folder of this machine."""
+        from resile.commands.remote.logs import export_logs
+
+        return export_logs(self._server, run, folder)
 
     def run_row(self, run: int) -> RunRow:
         """The row of a run, as far as its document has it."""
@@ -437,13 +449,15 @@ def _seconds(seconds: float) -> str:
     return f"{int(seconds)}s" if seconds == int(seconds) else f"{round(seconds * 1000)}ms"
 
 
-def _refuse_limits(limits: ResourceLimits) -> None:
-    """Refuse the options that say how much of this machine a run may use."""
-    if structs.replace(limits, parallel_default=None) != type(limits)():
-        hint = "leave them out: the server knows its slots, and `submit --max-parallel` holds for the run"
-        raise ResileError(
-            "not-on-server", "--max-parallel, --cpus, --memory and --gpus are for this machine", hint=hint
-        )
+def _limits(limits: ResourceLimits) -> dict[str, Any]:
+    """The resources that a caller lets a run use, as the API takes them; what is not said stays as it is."""
+    named = {
+        "max_parallel": limits.max_parallel,
+        "cpus": limits.cpus,
+        "memory_bytes": limits.memory_bytes,
+        "gpus": limits.gpus,
+    }
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _own_names(types: Sequence[str]) -> frozenset[str]:

@@ -136,10 +136,10 @@ class Connection:
             left = None if left is None else left - len(found)
             cursor = page.next_cursor
 
-    def bytes_after(self, path: str, start: int, length: int) -> bytes:
+    def bytes_after(self, path: str, start: int, length: int, **query: object) -> bytes:
         """The bytes of a text from a place on; empty where it has no more."""
         wanted = {"Range": f"bytes={start}-{start + length - 1}"}
-        status, data = self._send("GET", path, {}, headers=wanted, accepted=(416,))
+        status, data = self._send("GET", path, query, headers=wanted, accepted=(416,))
         return b"" if status == 416 else data[start:] if status == 200 else data
 
     @contextmanager

@@ -7,14 +7,28 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from resile.commands.documents.remote import LogAttempt, LogIndex
+from resile.commands.documents.remote import LogAttempt, LogFileAttempt, LogIndex
 from resile.commands.inspect import FOLLOW_SECONDS
-from resile.commands.logs import CHUNK_BYTES, STREAMS, AttemptOutput, LogFilter, LogPart, last_lines, lost_error
+from resile.commands.logs import (
+    CHUNK_BYTES,
+    STREAMS,
+    AttemptOutput,
+    LogFile,
+    LogFilter,
+    LogPart,
+    last_lines,
+    lost_error,
+    refuse_file,
+    write_log_files,
+)
 from resile.errors import ResileError
+from resile.executors.contract import OutputLost, output_size
+from resile.model.failure import LogRange
 from resile.model.nested import step_name
 from resile.store.contract import AttemptRow
 
 if TYPE_CHECKING:
+    from resile.commands.documents.answers import LogExport
     from resile.commands.remote.connection import Connection
     from resile.core.actions import Note
     from resile.executors.contract import Stream
@@ -87,6 +101,43 @@ class _Reader:
         data = self._connection.patiently(ask)
         self._seen[stream] = start + len(data)
         return data
+
+
+class _EndedOutput:
+    """Reads the output of one attempt that has ended."""
+
+    def __init__(self, connection: Connection, run: int, tried: AttemptRow) -> None:
+        self._connection = connection
+        self._path = f"/runs/{run}/jobs/{tried.job}/attempts/{tried.attempt}/"
+        self._epoch = tried.epoch
+
+    def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
+        """The next bytes of a stream, few enough that one answer has them; none are asked for beyond its end."""
+        left = output_size(log, stream) - start
+        if left <= 0:
+            return b""
+        wanted = min(left, length or left, CHUNK_BYTES)
+        ask = partial(self._connection.bytes_after, self._path + _PATHS[stream], start, wanted, epoch=self._epoch)
+        try:
+            return self._connection.patiently(ask)
+        except ResileError as error:
+            if error.code != "output-lost":
+                raise
+            raise OutputLost(b"") from error
+
+
+def export_logs(connection: Connection, run: int, folder: str) -> LogExport:
+    """Write the output of every attempt of a run to files in a folder of this machine."""
+    refuse_file(folder)
+    found = [
+        LogFile(
+            one.step,
+            one.begin,
+            AttemptRow(one.job, one.epoch, one.attempt, log=LogRange("", 0, one.out_bytes, 0, one.err_bytes)),
+        )
+        for one in connection.items(f"/runs/{run}/log-files", LogFileAttempt)
+    ]
+    return write_log_files(run, found, partial(_EndedOutput, connection, run), folder, "")
 
 
 class RemoteOutput(AttemptOutput, kw_only=True):

@@ -18,6 +18,8 @@ from resile.model.limits import INPUT_BYTES_MAX
 from resile.model.nested import steps_within, workflows_within
 from resile.model.workflow import FanOut, Workflow
 
+_NOT_GIVEN = object()
+
 
 def body_of(call: RunCall, priority: int, key: str) -> tuple[dict[str, Any], Loaded]:
     """The body of the request that starts a run, and the workflow as it was compiled here."""
@@ -30,7 +32,7 @@ def body_of(call: RunCall, priority: int, key: str) -> tuple[dict[str, Any], Loa
         "files": files,
         "dialect": options.dialect,
         "profile": options.profile,
-        "inputs": given_values(loaded.workflow, call.inputs),
+        "inputs": given_values(loaded.workflow, call.inputs, are_others_known=False),
         "labels": call.labels,
         "priority": priority,
         "key": key,
@@ -118,12 +120,15 @@ def _name_of(path: str) -> str:
     return path if all(part not in ("", ".", "..") for part in parts) else os.path.basename(path)
 
 
-def given_values(workflow: Workflow, given: Given) -> dict[str, Any]:
-    """The values of the inputs that a caller gives; the server knows the defaults."""
+def given_values(workflow: Workflow, given: Given, *, are_others_known: bool) -> dict[str, Any]:
+    """The values of the inputs that a caller gives, also where they equal the defaults, which the server knows.
+
+    In a run that is there already the others have values; in a new one those that are required must be given.
+    """
     if not (workflow.inputs or given):
         return {}
     from resile.commands.start.inputs import read_inputs
 
-    found = read_inputs(workflow, given)
-    declared = workflow.inputs
-    return {name: value for name, value in found.items() if declared[name].required or value != declared[name].default}
+    known = [name for name, declared in workflow.inputs.items() if are_others_known or not declared.required]
+    found = read_inputs(workflow, given, dict.fromkeys(known, _NOT_GIVEN))
+    return {name: value for name, value in found.items() if value is not _NOT_GIVEN}

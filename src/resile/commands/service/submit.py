@@ -17,14 +17,15 @@ from msgspec import Struct
 
 from resile.commands.documents.answers import SubmittedRun
 from resile.commands.load import CompileOptions, Loaded, check_compiled, require_workflow
+from resile.commands.run import state_with_inputs
 from resile.commands.start.call import Choice, Given, ResourceLimits, RunCall
-from resile.commands.start.prepare import prepare, prepare_loaded
+from resile.commands.start.prepare import capacity_for, inputs_for, prepare, prepare_loaded
 from resile.core.events import Options, RunStarted
 from resile.dialects.compile import compile_text
 from resile.dialects.reading.beside import confined_to
 from resile.engine.clock import clock_of
 from resile.engine.paths import claim_output, work_folder
-from resile.engine.replay import fold_log
+from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import CPUS_MAX, GPUS_MAX, MEMORY_BYTES_MAX
 from resile.engine.session import caller, create
 from resile.errors import Diagnostic, ResileError, WorkflowError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from resile.commands.store_handle import StoreHandle
     from resile.core.events import Capacity
     from resile.store.contract import RunRow, Store
+    from resile.store.server_tables import SharedStore
 
 FILES_MAX = 1_000
 PATH_CHARACTERS_MAX = 1_000
@@ -139,6 +141,33 @@ def submit_text(store: Store, call: TextCall, options: SubmitOptions) -> Submitt
     if not found.is_new or (directory != own and not call.files):
         shutil.rmtree(own, ignore_errors=True)
     return found
+
+
+def submit_again(
+    store: SharedStore, number: int, inputs: Mapping[str, Any], limits: ResourceLimits, by: str
+) -> Submitted:
+    """Hand a new run of the definition of another one to the servers; `inputs` replace its own of the same names.
+
+    It has the labels, the priority and the folder of the other one.
+    """
+    row = row_of(store, number)
+    state = state_with_inputs(store, row)
+    capacity = capacity_for(state.workflow, _on_servers(limits))
+    values = inputs_for(state, Given(objects=inputs))
+    clock = clock_of()
+    first = RunStarted(clock.now(), capacity, values, state.options, clock.machine, state.source, by)
+    known = store.server_tables().submission(number)
+    fresh, _ = create(
+        store,
+        state.workflow,
+        store.definition(row.definition),
+        first,
+        output=row.output,
+        directory=row.directory,
+        labels=row.labels,
+        submit_priority=known.priority if known else 0,
+    )
+    return Submitted(fresh.id, fresh.status, True)
 
 
 def _directory_of(call: TextCall) -> str:

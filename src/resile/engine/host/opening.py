@@ -2,6 +2,8 @@
 
 ended     rerun, retry, redrive begin it again; other requests are refused
 else      it goes on where it was; its engine answers the requests
+
+`resume` and `rerun` may say how much the run may use from now on: their body has `limits`, fields of a Capacity.
 """
 
 from __future__ import annotations
@@ -29,7 +31,12 @@ class Opening(msgspec.Struct):
     events: list[Event]
     results: dict[int, Result]
     left: list[Request]
-    parallel: int = 1
+    capacity: Capacity
+
+    @property
+    def parallel(self) -> int:
+        """How many attempts of the run may run at a time."""
+        return self.capacity.parallel
 
 
 def open_run(
@@ -42,13 +49,12 @@ def open_run(
     redrive: Redrive | None,
 ) -> Opening:
     """What an engine of this run begins with; without events there is nothing to drive."""
-    opening = Opening([], {}, [], parallel_of(row, state, machine))
+    opening = Opening([], {}, [], capacity_of(row, state, machine))
     for request in requests:
         _take(opening, store, row, state, request, clock, redrive)
     is_over = state.phase == "ended" and not opening.events
     if not is_over and not any(isinstance(event, RunResumed) for event in opening.events):
-        capacity = msgspec.structs.replace(machine, parallel=opening.parallel)
-        event = next_event(row, state, capacity, clock)
+        event = next_event(row, state, opening.capacity, clock)
         by = [str(request.body.get("by", "")) for request in requests if request.kind == "resume"]
         opening.events.append(
             msgspec.structs.replace(event, by=by[0]) if by and isinstance(event, RunResumed) else event
@@ -63,12 +69,21 @@ def _without_early(event: Event) -> Event:
     return msgspec.structs.replace(event, capacity=msgspec.structs.replace(event.capacity, early=0))
 
 
-def parallel_of(row: RunRow, state: State, machine: Capacity) -> int:
-    """How many attempts of a run may run at a time: as the last engine had it, or the call that made the run."""
-    if state.capacity is not None:
-        return state.capacity.parallel
-    first = row.summary.get("first")
-    return msgspec.convert(first, RunStarted).capacity.parallel if first else machine.parallel
+def capacity_of(row: RunRow, state: State, machine: Capacity) -> Capacity:
+    """How much a run may use: as its last engine had it, or the call that made the run.
+
+    After a reset the file says it, or the machine. An engine on one machine measured that machine, and reserved early:
+    here only its number of attempts counts.
+    """
+    replace = msgspec.structs.replace
+    known, first = state.capacity, row.summary.get("first")
+    if known is None and not first:
+        return replace(machine, parallel=state.workflow.max_parallel or machine.parallel)
+    if known is None:
+        known = msgspec.convert(first, RunStarted).capacity
+    elif known.early:
+        return replace(machine, parallel=known.parallel)
+    return replace(machine, parallel=known.parallel, cpus=known.cpus, memory_bytes=known.memory_bytes, gpus=known.gpus)
 
 
 def _take(
@@ -80,6 +95,7 @@ def _take(
         case "rerun" if may_restart and not opening.events:
             failed_only, by = bool(body.get("failed_only")), str(body.get("by", ""))
             opening.events.append(EpochStarted(clock.now(), failed_only, by, body.get("inputs")))
+            opening.capacity = msgspec.structs.replace(opening.capacity, **body.get("limits", {}))
             opening.results[request.id] = {"ok": True, "epoch": state.epoch + 1}
         case "redrive" if state.phase in ("ended", "redriving") and not opening.events and redrive is not None:
             try:
@@ -94,6 +110,7 @@ def _take(
             message = f"run {row.id} has ended ({row.status})"
             opening.results[request.id] = refuse("run-ended", message, f"`resile rerun {row.id}` runs it again")
         case "resume" if not opening.events:
+            opening.capacity = msgspec.structs.replace(opening.capacity, **body.get("limits", {}))
             opening.results[request.id] = {"ok": True}
         case _:
             opening.left.append(request)

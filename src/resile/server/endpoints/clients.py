@@ -12,15 +12,17 @@ from resile.commands.database.prune import PruneFilter
 from resile.commands.documents.answers import Graph, JudgementResult, Pruned
 from resile.commands.documents.base import public_inputs
 from resile.commands.documents.dead_letters import LetterStatistics, RedrivePreview
-from resile.commands.documents.remote import JobFailure, JobFailures, LetterCounts, LogIndex, RunLog
-from resile.commands.logs import LogFilter, log_index
+from resile.commands.documents.remote import JobFailure, JobFailures, LetterCounts, LogFileAttempt, LogIndex, RunLog
+from resile.commands.logs import LogFilter, log_files, log_index
 from resile.commands.service.follow import status_left
 from resile.engine.replay import row_of
+from resile.executors.contract import output_size
 from resile.model.status import RunStatus
 from resile.server.acts import answer as answer_question
-from resile.server.declarations import Answer, Reply, Request, Route
+from resile.server.declarations import Answer, Items, Page, Reply, Request, Route
 from resile.server.endpoints.dead_letters import PurgeQuery, RetryBody, StepQuery, redrive_call
 from resile.server.problems import Problem
+from resile.server.requests.reading import page_of
 
 if TYPE_CHECKING:
     from resile.core.events import Event
@@ -135,6 +137,25 @@ def outputs(request: Request) -> LogIndex:
     return log_index(request.store, request.number("run"), wanted, follow=asked.follow)
 
 
+def log_file_list(request: Request) -> Items[LogFileAttempt]:
+    """The attempts of a run that have ended, of all its epochs, with the names of their log files."""
+    run = request.number("run")
+    row_of(request.store, run)
+    found = (
+        LogFileAttempt(
+            one.tried.job,
+            one.tried.epoch,
+            one.tried.attempt,
+            one.step,
+            one.begin,
+            output_size(one.tried.log, "out"),
+            output_size(one.tried.log, "err"),
+        )
+        for one in log_files(request.store, run)
+    )
+    return page_of(found, request.query)
+
+
 async def run_log(request: Request) -> RunLog:
     """A part of the log of a run; it waits for more where there is none."""
     asked: LogQuery = request.query
@@ -245,6 +266,15 @@ ROUTES = (
         query=OutputListQuery,
         answers={200: Answer("The attempts", LogIndex)},
         problems=("no_such_run", "no_such_step", "no_such_attempt"),
+    ),
+    Route(
+        method="GET",
+        path="/runs/{run}/log-files",
+        handler=log_file_list,
+        about="List the attempts of a run that have ended, with the names of their log files",
+        query=Page,
+        answers={200: Answer("The attempts", Items[LogFileAttempt])},
+        problems=("no_such_run",),
     ),
     Route(
         method="GET",

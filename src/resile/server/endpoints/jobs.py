@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from resile.commands.documents.jobs import JobDocument, KeyedJob
 from resile.model.status import STATUS_NAMES
 from resile.server.declarations import TEXT, Answer, Items, Page, Request, Route
 from resile.server.endpoints.runs import words_of
 from resile.server.requests.reading import page_of
-from resile.server.streams.output import follow, send
+from resile.server.streams.output import AttemptName, follow, send
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -28,9 +28,13 @@ class JobQuery(Page, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class OutputQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """With `follow` the answer goes on until the attempt ends."""
+    """With `follow` the answer goes on until the attempt ends.
+
+    After a rerun `epoch` says which attempt of this number is meant; without it, that of the last epoch that has one.
+    """
 
     follow: bool = False
+    epoch: Annotated[int, Meta(ge=0, le=10**18 - 1)] = 0
 
 
 def list_jobs(request: Request) -> Items[KeyedJob]:
@@ -62,10 +66,10 @@ async def stderr(request: Request) -> Response:
 
 async def _output(request: Request, stream: Stream) -> Response:
     """What an attempt wrote to a stream: all, a range of it, or as it comes."""
-    place = (request.number("run"), request.number("job"), request.number("attempt"))
+    name = AttemptName(request.number("run"), request.number("job"), request.number("attempt"), request.query.epoch)
     if request.query.follow:
-        return await follow(request.server, *place, stream)
-    return await send(request.server, *place, stream, request.headers.get("range", ""))
+        return await follow(request.server, name, stream)
+    return await send(request.server, name, stream, request.headers.get("range", ""))
 
 
 def _output_route(name: str) -> Route:

@@ -68,10 +68,20 @@ class _Place(Struct, frozen=True):
         return size
 
 
-def _find(store: Store, run: int, job: int, attempt: int, stream: Stream) -> _Place:
-    """An attempt of a job, in the last epoch that has one of this number."""
+class AttemptName(Struct, frozen=True):
+    """An attempt of a job; epoch 0 is the last one that has an attempt of this number."""
+
+    run: int
+    job: int
+    attempt: int
+    epoch: int = 0
+
+
+def _find(store: Store, name: AttemptName, stream: Stream) -> _Place:
+    """One stream of an attempt."""
+    run, job, attempt = name.run, name.job, name.attempt
     row = row_of(store, run)
-    tries = [tried for tried in store.attempts(run, job) if tried.attempt == attempt]
+    tries = [tried for tried in store.attempts(run, job) if tried.attempt == attempt and name.epoch in (0, tried.epoch)]
     if tries:
         return _Place(row, tries[-1], stream)
     if not any(one.id == job for one in store.jobs(run)):
@@ -79,12 +89,12 @@ def _find(store: Store, run: int, job: int, attempt: int, stream: Stream) -> _Pl
     raise Problem("no_such_attempt", f"job {job} of run {run} has no attempt {attempt}")
 
 
-async def send(server: ServerContext, run: int, job: int, attempt: int, stream: Stream, asked: str) -> Response:
+async def send(server: ServerContext, name: AttemptName, stream: Stream, asked: str) -> Response:
     """The output so far, or the range of it that is asked for."""
 
     def measure(connection: Connection) -> tuple[_Place, int]:
         """Find the attempt, and how much there is."""
-        place = _find(connection.store, run, job, attempt, stream)
+        place = _find(connection.store, name, stream)
         return place, place.size()
 
     place, size = await server.stores.read(measure)
@@ -127,9 +137,9 @@ async def _pieces(server: ServerContext, place: _Place, first: int, last: int) -
         yield piece
 
 
-async def follow(server: ServerContext, run: int, job: int, attempt: int, stream: Stream) -> Response:
+async def follow(server: ServerContext, name: AttemptName, stream: Stream) -> Response:
     """The output as it comes, until the attempt ends or the server stops."""
-    place = await server.stores.read(lambda connection: _find(connection.store, run, job, attempt, stream))
+    place = await server.stores.read(lambda connection: _find(connection.store, name, stream))
     headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
     return StreamingResponse(_follow(server, place), 200, headers, media_type=TEXT)
 

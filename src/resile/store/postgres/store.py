@@ -200,6 +200,10 @@ class PostgresStore:
     def run_with_key(self, key: str) -> RunRow | None:
         return self._first(rows.to_run, f"{rows.SELECT_RUNS} WHERE key = %s AND key != ''", rows.pack(key))
 
+    def count_runs_in(self, directory: str) -> int:
+        sql = "SELECT count(*) FROM runs WHERE directory = %s"
+        return self._first(lambda row: int(row[0]), sql, rows.pack(directory)) or 0
+
     def jobs(self, run: int) -> Iterator[JobRow]:
         return self._all(rows.read_job, f"SELECT {encoding.JOB} FROM jobs WHERE run = %s ORDER BY id", run)
 

@@ -79,8 +79,8 @@ def log_values(run: int, entries: Iterable[Entry]) -> list[Value]:
 def run_values(row: RunRow) -> tuple[Value, ...]:
     """The column values of a run, without its id."""
     times = (row.created_at, row.started_at, row.ended_at)
-    rest = (_text(row.output), _text(row.directory), to_json(row.summary))
-    return (_text(row.workflow), row.dialect, row.definition, row.status, row.epoch, *times, *rest)
+    rest = (text_value(row.output), text_value(row.directory), to_json(row.summary))
+    return (text_value(row.workflow), row.dialect, row.definition, row.status, row.epoch, *times, *rest)
 
 
 def to_run(row: Sequence[Any]) -> RunRow:
@@ -120,7 +120,7 @@ def to_definition(value: str | bytes) -> bytes:
         raise ValueError(str(error)) from error
 
 
-def _text(text: str) -> str | bytes:
+def text_value(text: str) -> str | bytes:
     """The text if SQLite can store it as such, else the system's bytes."""
     try:
         text.encode()

@@ -235,6 +235,10 @@ class SqliteStore:
     def run_with_key(self, key: str) -> RunRow | None:
         return self._first(rows.to_run, f"{rows.SELECT_RUNS} WHERE key = ? AND key != ''", key)
 
+    def count_runs_in(self, directory: str) -> int:
+        sql = "SELECT count(*) FROM runs WHERE directory = ?"
+        return self._first(lambda row: int(row[0]), sql, rows.text_value(directory)) or 0
+
     def jobs(self, run: int) -> Iterator[JobRow]:
         return self._all(encoding.to_job, f"SELECT {encoding.JOB} FROM jobs WHERE run = ? ORDER BY id", run)
 
@@ -426,7 +430,7 @@ class SqliteStore:
         self._witness.check()
         return writing(self._db, self.path)
 
-    def _all(self, convert: Callable[[Any], T], sql: str, *values: str | int) -> Iterator[T]:
+    def _all(self, convert: Callable[[Any], T], sql: str, *values: str | bytes | int) -> Iterator[T]:
         """The rows of a query, converted, as a stream."""
         return self._read(self._reading_connection(), convert, sql, values)
 
@@ -436,7 +440,7 @@ class SqliteStore:
         return self._reader
 
     def _read(
-        self, db: apsw.Connection, convert: Callable[[Any], T], sql: str, values: tuple[str | int, ...]
+        self, db: apsw.Connection, convert: Callable[[Any], T], sql: str, values: tuple[str | bytes | int, ...]
     ) -> Iterator[T]:
         """The converted rows of a query on one connection; a row that makes no sense is damage."""
         try:
@@ -447,7 +451,7 @@ class SqliteStore:
         except (MsgspecError, ValueError, TypeError) as error:
             raise damage_error(self.path, f"a row can't be read: {error}") from error
 
-    def _first(self, convert: Callable[[Any], T], sql: str, *values: str | int) -> T | None:
+    def _first(self, convert: Callable[[Any], T], sql: str, *values: str | bytes | int) -> T | None:
         return next(self._all(convert, sql, *values), None)
 
     def _keep(self, name: str, definition: bytes) -> None:
