@@ -148,7 +148,8 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "`check`; `run` refuses them, exit code 2, without `--force`"),
         ("a scheduler of several nodes whose jobs use one", "refused", "the same"),
         ("`torc` in commands, recovery scripts and actions", "the client of a server", "a program on the PATH of files "
-         "that call it: `user-data get`, `update`, `list`, `jobs get`, each with `-f json`; no server is needed"),
+         "that call it: `user-data get`, `update`, `list`, `jobs get`, each with `-f json`; no server is needed. "
+         "Where one drives the run it is asked, with [a token of the run](../guides/security.md#tokens-of-steps)"),
         ("`${user_data.output.X}`", "the data as JSON", "the same; the ID where the file gives no data, and behind "
          "`torc user-data get` or `update`, with `input` too"),
         ("`use_pending_failed`", "no command judges what is parked", "`resile judge` decides"),

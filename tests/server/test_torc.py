@@ -13,7 +13,72 @@ import pytest
 from tests.executors.local.driver import wait_for
 
 from . import flows
-from .service import API, Api
+from .service import API, Api, Server
+
+TORC = """
+name: shim
+user_data: [{name: made}, {name: given, data: {n: 1}}]
+jobs:
+  - name: make
+    command: torc user-data update ${user_data.output.made} --data '{"x":42}'
+  - name: use
+    command: |
+      torc -f json user-data get ${user_data.input.made} | tr -d '\\n '; echo
+      torc user-data list
+      torc jobs get $TORC_JOB_ID
+      echo "<$RESILE_API_TOKEN>"; printf %s "$RESILE_API_TOKEN" > token; echo "[$RESILE_DATABASE]"
+  - name: key
+    command: torc jobs get $(( $TORC_WORKFLOW_ID * 4294967296 + 1 )); curl -s "$TORC_API_URL/healthz"
+    depends_on: [use]
+"""
+
+
+def test_jobs_call_torc_through_the_server(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """The token of a run's steps reads its jobs and changes its user data; it opens nothing else, and is not shown."""
+    (tmp_path / "tokens").write_text("root admin s3cret\n")
+    server = serve("--token-file", "tokens")
+    api = Api(server.port, "s3cret")
+    run = api.finish(TORC, file="shim.yaml", directory=str(tmp_path))
+    other = api.finish(flows.HELLO)
+    document = api.get(f"/runs/{run}").json
+    said = {job["step"]: api.get(f"/runs/{run}/jobs/{job['id']}/attempts/1/stdout").body for job in document["jobs"]}
+    assert document["status"] == "completed", said
+    lines = said["use"].decode().splitlines()
+    assert msgspec.json.decode(lines[0]) == {
+        "id": 1, "workflow_id": run, "name": "made", "is_ephemeral": False, "data": {"x": 42},
+    }  # fmt: skip
+    assert lines[1:3] == ['1  made  {"x": 42}', '2  given  {"n": 1}']
+    assert {'name: "use"', 'status: "running"', f"workflow_id: {run}"} <= set(lines)
+    assert lines[-2:] == ["<***>", "[]"]
+    assert b'name: "make"' in said["key"]
+    assert said["key"].endswith(b'{"status":"ok"}')
+    token = (tmp_path / "token").read_text()
+    step = Api(server.port, token)
+    assert step.get(f"/runs/{run}/jobs/1").json["step"] == "make"
+    assert [one["data"] for one in step.get(f"/runs/{run}/user-data").json["items"]] == [{"x": 42}]
+    for path in (f"/runs/{other}/jobs/1", f"/runs/{other}/user-data", f"/runs/{run}", "/runs", "/tokens", "/failures"):
+        assert (path, step.get(path).code) == (path, "role_too_low")
+    assert step.post(f"/runs/{run}/cancel", {}).code == "role_too_low"
+    assert step.call("POST", "/mcp", {}).status == 403
+    forged = token.replace(f"run-{run}-", f"run-{other}-")
+    assert Api(server.port, forged).get(f"/runs/{other}/user-data").code == "token_unknown"
+    assert (tmp_path / "output" / ".resile-step-key").stat().st_mode & 0o777 == 0o600
+    assert api.call("DELETE", f"{API}/runs/{run}").status == 204
+    assert not list(tmp_path.glob("output/torc/user_data*"))
+
+
+def test_user_data_has_limits(api: Api) -> None:
+    """A record that nobody has changed is 404, one that is too large 422; ids and fields are checked."""
+    run = api.finish(flows.HELLO)
+    path = f"{API}/runs/{run}/user-data"
+    assert api.call("GET", f"{path}/1").code == "no_such_user_data"
+    assert api.call("PUT", f"{path}/1", {"name": "a", "data": "x" * 2**20}).code == "user_data"
+    assert api.call("PUT", f"{path}/0", {"name": "a", "data": 1}).code == "no_such_user_data"
+    assert api.call("PUT", f"{path}/1", {"name": "a", "data": 1, "more": 1}).code == "invalid_field"
+    assert api.call("GET", f"{API}/runs/9999/user-data").code == "no_such_run"
+    record = {"id": 1, "workflow_id": run, "name": "a", "is_ephemeral": False, "data": [1]}
+    assert api.call("PUT", f"{path}/1", {"name": "a", "data": [1]}).json == record
+    assert api.call("GET", path).json == {"items": [record], "next_cursor": None}
 
 
 @pytest.mark.parametrize("base", [API, ""])

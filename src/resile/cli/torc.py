@@ -3,8 +3,9 @@
     torc [-f json] user-data get ID | update ID [--data JSON] [--name NAME] [--ephemeral BOOL] | list [WORKFLOW]
     torc [-f json] jobs get ID
 
-User data lives in a file for each record, below the output directory of the run; it begins with what the workflow file
-says, which the jobs pass on in TORC_USER_DATA. Jobs come from the store.
+User data begins with what the workflow file says, which the jobs pass on in TORC_USER_DATA. What they change is in a
+file for each record, below the output folder of the run; jobs are in the database. Where a server drives the run, it is
+asked for both, with the token of the run's steps.
 """
 
 from __future__ import annotations
@@ -12,8 +13,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+
+from resile.errors import ResileError
+from resile.model.nested import split_job_key
+
+if TYPE_CHECKING:
+    from resile.commands.remote.connection import Connection
 
 USAGE = "torc knows: user-data get ID, user-data update ID --data JSON, user-data list, jobs get ID; -f json"
 _OPTIONS = {"-f": "format", "--format": "format", "-d": "data", "--data": "data", "-n": "name", "--name": "name",
@@ -29,7 +37,7 @@ def main() -> int:
     try:
         words, options = _parse(sys.argv[1:])
         record = _answer(words, options)
-    except Refused as problem:
+    except (Refused, ResileError) as problem:
         print(f"torc: {problem}", file=sys.stderr)
         return 1
     print(json.dumps(record, indent=2, ensure_ascii=False) if options.get("format") == "json" else _text_of(record))
@@ -79,24 +87,41 @@ def _find_declared() -> dict[str, dict[str, Any]]:
     return {number: {"id": int(number), "workflow_id": _workflow(), **record} for number, record in found.items()}
 
 
-def _file_of(number: str) -> Path:
-    return Path(os.environ["TORC_OUTPUT_DIR"]) / "torc" / f"user_data_wf{_workflow()}_{number}.json"
+def _server() -> Connection | None:
+    """The server that drives the run, if one does."""
+    url = os.environ.get("RESILE_API_URL")
+    if not url:
+        return None
+    from resile.commands.remote.connection import Connection
+
+    return Connection(url, os.environ.get("RESILE_API_TOKEN", ""))
 
 
 def _read(number: str) -> dict[str, Any]:
     """One record, as it is now."""
+    from resile.commands.service.user_data import UserDatum, read_record
+
     declared = _find_declared()
     if number not in declared:
         known = ", ".join(f"{key} ({record['name']})" for key, record in declared.items()) or "none"
         raise Refused(f"there is no user data with the ID {number}; there are: {known}")
-    try:
-        return {**declared[number], **json.loads(_file_of(number).read_text())}
-    except FileNotFoundError:
-        return declared[number]
+    server = _server()
+    if server is None:
+        found = read_record(os.environ["TORC_OUTPUT_DIR"], _workflow(), int(number))
+    else:
+        try:
+            found = server.get(f"/runs/{_workflow()}/user-data/{number}", UserDatum)
+        except ResileError as problem:
+            if problem.code != "no-such-user-data":
+                raise
+            found = None
+    return declared[number] if found is None else to_builtins(found)
 
 
 def _update(number: str, options: dict[str, str]) -> dict[str, Any]:
-    """Change a record; a reader sees the old one or the new one, never a part."""
+    """Change a record."""
+    from resile.commands.service.user_data import UserDatum, write_record
+
     record = _read(number)
     if "data" in options:
         try:
@@ -107,35 +132,45 @@ def _update(number: str, options: dict[str, str]) -> dict[str, Any]:
         record["name"] = options["name"]
     if "ephemeral" in options:
         record["is_ephemeral"] = options["ephemeral"] == "true"
-    path = _file_of(number)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part.write_text(json.dumps(record, ensure_ascii=False))
-    part.rename(path)
+    server = _server()
+    if server is None:
+        write_record(os.environ["TORC_OUTPUT_DIR"], UserDatum(**record))
+    else:
+        body = {name: record[name] for name in ("name", "is_ephemeral", "data")}
+        server.put(f"/runs/{_workflow()}/user-data/{number}", body, UserDatum)
     return record
 
 
 def _job(number: str) -> dict[str, Any]:
-    """One job of the run, from the store."""
-    from resile.commands.client import Client
-    from resile.errors import ResileError
+    """One job of the run, by its number in the run or among the jobs of all runs."""
+    run, found = _workflow(), None
+    job = int(number) if number.isascii() and number.isdigit() and len(number) <= 18 else 0
+    if split_job_key(job)[0] == run:
+        job = split_job_key(job)[1]
+    server = _server()
+    if server is None:
+        from resile.commands.client import Client
 
-    try:
-        with Client.at(None) as client:
-            jobs = client.status(_workflow()).jobs
-    except ResileError as problem:
-        raise Refused(str(problem)) from problem
-    for job in jobs:
-        if str(job.id) == number:
-            return {
-                "id": job.id,
-                "workflow_id": _workflow(),
-                "name": job.step,
-                "status": job.status,
-                "attempt_id": max(job.attempts, 1),
-                "return_code": job.exit_code,
-            }
-    raise Refused(f"there is no job with the ID {number}")
+        with Client.at(os.environ.get("RESILE_DATABASE")) as client:
+            found = next((one for one in client.status(run).jobs if one.id == job), None)
+    else:
+        from resile.commands.documents.jobs import JobDocument
+
+        try:
+            found = server.get(f"/runs/{run}/jobs/{job}", JobDocument)
+        except ResileError as problem:
+            if problem.code != "no-such-job":
+                raise
+    if found is None:
+        raise Refused(f"there is no job with the ID {number}")
+    return {
+        "id": found.id,
+        "workflow_id": run,
+        "name": found.step,
+        "status": found.status,
+        "attempt_id": max(found.attempts, 1),
+        "return_code": found.exit_code,
+    }
 
 
 def _text_of(record: dict[str, Any]) -> str:

@@ -289,7 +289,7 @@ def _files_left_in(folder: str) -> dict[tuple[int, int], list[str]]:
     return found
 
 
-def identity(run: int, epoch: int, output: str, api_url: str = "") -> dict[str, str]:
+def identity(run: int, epoch: int, output: str, api_url: str = "", database: str = "") -> dict[str, str]:
     """The variables that identify a run to every process it starts, without their `RESILE_` prefix."""
     ids = {"WORKFLOW_ID": str(run), "RUN_ID": str(epoch)}
-    return {**ids, "OUTPUT_DIR": output, "API_URL": api_url, "PYTHON": sys.executable}
+    return {**ids, "OUTPUT_DIR": output, "API_URL": api_url, "DATABASE": database, "PYTHON": sys.executable}

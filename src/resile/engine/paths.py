@@ -23,7 +23,7 @@ from resile.model.folders import claim_folder, make_folder
 from resile.store.contract import RunRow, Store
 
 OWNER = ".resile-database"
-_RUNS, _LOGS, _WORKTREES, _WORK = "runs", "job_stdio", "worktrees", "work"
+_RUNS, _LOGS, _WORKTREES, _WORK, _TORC = "runs", "job_stdio", "worktrees", "work", "torc"
 _NAME_BYTES = 8
 
 
@@ -98,9 +98,10 @@ def label(identity: str, run: int, epoch: int) -> str:
 
 
 def files_of_run(output: str, run: int) -> list[str]:
-    """Everything below an output folder that belongs to one run: its epochs, its log files, its worktrees."""
+    """Everything below an output folder that belongs to one run: its epochs, its log files, its worktrees, its data."""
     found: list[str] = []
-    for folder, start in ((_RUNS, f"wf{run}_"), (_LOGS, f"job_wf{run}_"), (_WORKTREES, f"wf{run}_")):
+    places = (_RUNS, f"wf{run}_"), (_LOGS, f"job_wf{run}_"), (_WORKTREES, f"wf{run}_"), (_TORC, f"user_data_wf{run}_")
+    for folder, start in places:
         with suppress(FileNotFoundError):
             found += [entry.path for entry in os.scandir(join(output, folder)) if entry.name.startswith(start)]
     return sorted(found)

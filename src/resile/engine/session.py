@@ -23,7 +23,7 @@ from resile.engine.outcomes import Observer
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import digest
 from resile.engine.run_executor import Hosting, make_executor, open_fence
-from resile.engine.secrets import surroundings_of
+from resile.engine.secrets import Hidden, surroundings_of
 from resile.executors.contract import Executor
 from resile.model import codec
 from resile.model.status import BLOCKED, DISABLED, READY, RUN_ENDED, RunStatus
@@ -34,6 +34,17 @@ from resile.store.lease import boot_seconds
 if TYPE_CHECKING:
     from resile.executors.local.prestart import Prestarted
     from resile.languages.javascript.helpers import Helpers
+
+
+class ServerAccess(msgspec.Struct, frozen=True):
+    """How steps reach the server that drives their run: its address, and a token of theirs."""
+
+    url: str = ""
+    token: str = ""
+
+
+# The variable with the token of a step. Its name is that of a secret, so its value is hidden in all output.
+API_TOKEN = "RESILE_API_TOKEN"
 
 
 def create(
@@ -140,14 +151,14 @@ class Session:
         clock: Clock | None = None,
         executor: Executor | None = None,
         helpers: Helpers | None = None,
-        api_url: str = "",
+        api: ServerAccess | None = None,
     ) -> None:
         """`executor` runs the attempts; the default runs them as processes of this machine.
 
-        `helpers` evaluate code; a process that drives several runs passes the same to each. `api_url` is the address of
-        the server that drives the run.
+        `helpers` evaluate code; a process that drives several runs passes the same to each. `api` is the server
+        that drives the run.
         """
-        self._api_url = api_url
+        self._api = api or ServerAccess()
         self._clock = clock or clock_of(state)
         self._given_executor = executor
         self._helpers = helpers
@@ -239,6 +250,11 @@ class Session:
             return False
         return executor.lacks_end(last.job, last.attempt, last.log)
 
+    def _surroundings(self) -> tuple[dict[str, str], dict[str, str], Hidden]:
+        """The environment of the steps, the secrets, and the texts to redact: the token of the steps is one."""
+        given = {**self._env, API_TOKEN: self._api.token} if self._api.token else self._env
+        return surroundings_of(self._state.workflow, given)
+
     def _engine(
         self,
         lease: Lease,
@@ -253,9 +269,9 @@ class Session:
     ) -> tuple[Engine, Executor]:
         """An engine with all its parts, and its executor."""
         row, state = self._row, self._state
-        env, secrets, hidden = surroundings_of(state.workflow, self._env)
+        env, secrets, hidden = self._surroundings()
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
-        run_env = identity(row.id, epoch, output, self._api_url)
+        run_env = identity(row.id, epoch, output, self._api.url, "" if self._api.url else self._store.path)
         base_env = {**env, **secrets, **{f"RESILE_{name}": value for name, value in run_env.items()}}
         executor = self._given_executor
         if executor is None:

@@ -31,6 +31,7 @@ def begin(context: ServerContext, store: SharedStore, slots: int, url: str) -> S
         log=write_log,
         redrive=redrive_events,
         api_url=url,
+        step_token=context.tokens.steps.token_for,
         listener=tally.add,
         note_commit=tally.commits.add,
     )

@@ -94,7 +94,8 @@ class Route(Struct, frozen=True, kw_only=True):
 
     A value of the path is a whole number unless `texts` names it. `role` None is open to all. `also_at_root` is also
     offered without the base path. `problems` are the codes that are its own; `shows_secret` marks an answer that must
-    not be stored. One that `answers_while_stopping` is answered until the runs are handed back; one that `is_frequent`
+    not be stored. Steps may call one that `is_for_steps` with the token of their run, where {run} is that run.
+    One that `answers_while_stopping` is answered until the runs are handed back; one that `is_frequent`
     is logged only where it is refused.
     """
 
@@ -115,6 +116,7 @@ class Route(Struct, frozen=True, kw_only=True):
     shows_secret: bool = False
     answers_while_stopping: bool = False
     is_frequent: bool = False
+    is_for_steps: bool = False
 
     @property
     def paths(self) -> list[str]:

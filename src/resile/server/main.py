@@ -25,6 +25,7 @@ from resile.engine.env_files import TOKEN_VARIABLE
 from resile.engine.paths import claim_output
 from resile.errors import ResileError
 from resile.server.access.origin import OriginGuard, is_loopback
+from resile.server.access.step_tokens import StepTokens, open_step_tokens
 from resile.server.access.tokens import TokenBook, read_token_file
 from resile.server.app import Application
 from resile.server.context import ServerContext
@@ -74,9 +75,9 @@ def serve(settings: ServerSettings) -> int:
 
 def _serve(settings: ServerSettings, store: SharedStore) -> int:
     """Serve a database that no other server of this machine serves."""
-    tokens = _tokens(settings, store)
     output = os.path.abspath(settings.output or default_output(settings.db))
     claim_output(output)
+    tokens = _tokens(settings, store, open_step_tokens(output))
     scheme = _scheme(settings)
     listener = _listen(settings.host, settings.port)
     name = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -86,10 +87,11 @@ def _serve(settings: ServerSettings, store: SharedStore) -> int:
     return 0
 
 
-def _tokens(settings: ServerSettings, store: SharedStore) -> TokenBook:
+def _tokens(settings: ServerSettings, store: SharedStore, steps: StepTokens) -> TokenBook:
     """The tokens that count; a server that others can reach needs one."""
     local = is_loopback(settings.host)
-    book = TokenBook(read_token_file(settings.token_file) if settings.token_file else (), is_loopback=local)
+    found = read_token_file(settings.token_file) if settings.token_file else ()
+    book = TokenBook(found, steps=steps, is_loopback=local)
     book.load(store.server_tables())
     if not local and not book.has_any:
         message = f"--host {settings.host} lets other machines call this server, so it needs a token"

@@ -51,6 +51,7 @@ STATUSES: dict[str, int] = {
     "no_such_letter": 404,
     "no_such_map": 404,
     "no_such_token": 404,
+    "no_such_user_data": 404,
     "no_such_worker": 404,
     "no_such_failure_handler": 404,
     "method_not_allowed": 405,

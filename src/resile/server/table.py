@@ -15,6 +15,7 @@ from resile.server.endpoints import (
     runs,
     system,
     tokens,
+    user_data,
     workers,
 )
 
@@ -29,6 +30,7 @@ ROUTES: tuple[Route, ...] = (
     *clients.ROUTES,
     *dead_letters.ROUTES,
     *check.ROUTES,
+    *user_data.ROUTES,
     *workers.ROUTES,
     *tokens.ROUTES,
     *failure_handlers.ROUTES,

@@ -289,7 +289,9 @@ class Bell(Protocol):
 
 
 class Store(Protocol):
-    """One database; safe to open from several processes at once."""
+    """One database; safe to open from several processes at once. `path` is its address without a password."""
+
+    path: str
 
     def identity(self, run: int | None = None) -> str:
         """The random name of this database, 16 hex digits; or the name that it had when this run was made.

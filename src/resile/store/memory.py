@@ -181,6 +181,7 @@ class MemoryStore:
     """One opening of a database in memory; see the contract for the methods."""
 
     def __init__(self, database: MemoryDatabase | None = None) -> None:
+        self.path = "memory:"
         self._database = database or MemoryDatabase()
         self._seen = -1
         self._writer: MemoryWriter | None = None

@@ -201,6 +201,14 @@ def test_commands_call_torc(runs: Runs) -> None:
     ]  # fmt: skip
 
 
+def test_torc_finds_the_database_that_an_option_names(runs: Runs) -> None:
+    """`jobs get` asks the database of the run, whatever the environment says."""
+    runs.program.write("name: t\njobs: [{name: a, command: 'torc jobs get $TORC_JOB_ID > got'}]\n")
+    runs.program.env.pop("RESILE_DB", None)
+    runs.program.call("run", "flow.yaml", "--db", "other.db", code=0)
+    assert 'name: "a"' in (runs.folder / "got").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [("user-data get 9", "no user data with the ID 9"), ("user-data update 1 --data x", "is no JSON"),

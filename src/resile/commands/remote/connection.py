@@ -120,6 +120,10 @@ class Connection:
         """Change something; the answer is a document."""
         return self._decode(self._send("POST", path, {}, body)[1], kind)
 
+    def put(self, path: str, body: object, kind: type[T]) -> T:
+        """Put something in the place of what is there."""
+        return self._decode(self._send("PUT", path, {}, body)[1], kind)
+
     def delete(self, path: str, **query: object) -> None:
         """Delete something."""
         self._send("DELETE", path, query)

@@ -31,6 +31,8 @@ _PASSED_ON = ("WORKFLOW_ID", "JOB_ID", "JOB_NAME", "OUTPUT_DIR", "ATTEMPT_ID", "
 ENVIRONMENT = "export " + " ".join(f"TORC_{name}=$RESILE_{name}" for name in _PASSED_ON) + "; "
 _CALLS_TORC = re.compile(r"\btorc\b[^\n;|&]*\b(?:user-data|jobs)\b")
 _BEFORE_ID = re.compile(r"\btorc\b[^\n;|&]*\buser-data\s+(?:get|update)\s+[\"']?\Z")
+# Where the folder can't be made, on a worker's machine for example, bash and its children know it all the same.
+_FUNCTION = 'torc() { "$RESILE_PYTHON" -P -m resile.cli.torc "$@"; }; export -f torc'
 _SHIM = '#!/bin/sh\nexec "$RESILE_PYTHON" -P -m resile.cli.torc "$@"\n'
 USER_DATA_BYTES_MAX = 100_000
 _OURS = ("env", "steps", "execution")
@@ -80,11 +82,11 @@ def torc_on_path(reading: Reading, texts: Iterable[str], user_data: dict[str, Da
     if len(records.encode()) > USER_DATA_BYTES_MAX:
         message = f"the user data has more than {USER_DATA_BYTES_MAX} bytes, too many for `torc` in commands"
         reading.report.error("limit", message, at, hint="keep large data in files")
-    make = f'mkdir -p "$torc_bin" && printf %s {quote(_SHIM)} > "$torc_bin/$$" && chmod +x "$torc_bin/$$"'
+    make = f'mkdir -p "$torc_bin" 2>/dev/null && printf %s {quote(_SHIM)} > "$torc_bin/$$" && chmod +x "$torc_bin/$$"'
     return (
         f"export TORC_USER_DATA={quote(records)}; "
         'torc_bin="$RESILE_OUTPUT_DIR/torc/bin"; '
-        f'[ -x "$torc_bin/torc" ] || {{ {make} && mv "$torc_bin/$$" "$torc_bin/torc"; }}; '
+        f'[ -x "$torc_bin/torc" ] || {{ {make} && mv "$torc_bin/$$" "$torc_bin/torc"; }} || {{ {_FUNCTION}; }}; '
         'export PATH="$torc_bin:$PATH"; '
     )
 

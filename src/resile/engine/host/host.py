@@ -38,11 +38,12 @@ from resile.engine.paths import own_folder
 from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import CPUS_MAX, GPUS_MAX, MEMORY_BYTES_MAX, measure, visible_gpus
 from resile.engine.run_executor import Hosting
-from resile.engine.session import Session
+from resile.engine.session import ServerAccess, Session
 from resile.errors import ResileError
 from resile.executors.shared.hub import Hub
 from resile.executors.shared.open_hub import ServerFolder, open_hub
 from resile.executors.shared.places import Room
+from resile.model.workflow import Workflow
 from resile.store.contract import Lease, Writer
 from resile.store.errors import LeaseHeld, StoreError
 from resile.store.lease import boot_seconds
@@ -90,15 +91,16 @@ class Host:
         log: Log = lambda _: None,
         redrive: Redrive | None = None,
         api_url: str = "",
+        step_token: Callable[[int, Workflow], str] = lambda _run, _workflow: "",
         listener: Listener = lambda _state, _notes: None,
         note_commit: Callable[[float], None] | None = None,
     ) -> None:
         """`output` has a folder for this server; `env` is the environment of steps, by default that of the process.
 
-        Steps get the address `api_url`. The `listener` hears of the events of all runs once they are durable, and
-        `note_commit` how many seconds a transaction took.
+        Steps get the address `api_url`, and the token that `step_token` makes for their run. The `listener` hears of
+        the events of all runs once they are durable, and `note_commit` how many seconds a transaction took.
         """
-        self._api_url = api_url
+        self._api_url, self._step_token = api_url, step_token
         self._listener = listener
         self._store = store
         self._tables = store.server_tables()
@@ -289,9 +291,8 @@ class Host:
         driven.requests_seen = {request.id for request in requests}
         self._driven[lease.run] = driven
         self._held_until = self._held_until or boot_seconds() + LEASE_SECONDS
-        session = Session(
-            self._store, row, state, env=self._env, listener=self._listener, clock=clock, api_url=self._api_url
-        )
+        api = ServerAccess(self._api_url, self._step_token(row.id, state.workflow))
+        session = Session(self._store, row, state, env=self._env, listener=self._listener, clock=clock, api=api)
         share = self._writer.share()
         hosting = Hosting(self.hub, submission.priority)
         driven.drive = session.open(lease, opening.events, share, opening.parallel, hosting=hosting, host=driven)

@@ -19,7 +19,9 @@ class Identity(Struct, frozen=True):
 
     name: str
     role: Role
+    run: int | None = None
+    """The run of a step, which has no role: it may call only what is for steps, and of this run."""
 
     def may(self, role: Role) -> bool:
         """Does the role of the caller include this one?"""
-        return self.role in _INCLUDED_IN[role]
+        return self.run is None and self.role in _INCLUDED_IN[role]

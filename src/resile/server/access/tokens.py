@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from resile.commands.service.tokens import ROLES, digest_of
 from resile.errors import ResileError
 from resile.server.access.roles import Identity
+from resile.server.access.step_tokens import StepTokens
 from resile.server.problems import Problem
 from resile.store.server_tables import ServerTables, Token
 
@@ -47,7 +48,8 @@ def read_token_file(path: str) -> list[Token]:
 class TokenBook:
     """The tokens that count now."""
 
-    def __init__(self, from_file: Sequence[Token] = (), *, is_loopback: bool) -> None:
+    def __init__(self, from_file: Sequence[Token] = (), *, steps: StepTokens, is_loopback: bool) -> None:
+        self.steps = steps
         self._from_file = tuple(from_file)
         self._from_store: tuple[Token, ...] = ()
         self._is_loopback = is_loopback
@@ -83,6 +85,9 @@ class TokenBook:
         token = self._find(digest_of(secret.strip()))
         if token is not None:
             return Identity(token.name, token.role)  # type: ignore[arg-type]
+        run = self.steps.run_of(secret.strip())
+        if run is not None:
+            return Identity(f"run {run}", "viewer", run)
         self._count_wrong(address)
         hint = "`resile token ls` lists the tokens, `resile token create` makes one"
         raise Problem("token_unknown", "the token is unknown or has expired", hint=hint, headers=challenge)

@@ -104,6 +104,7 @@ ROUTES = (
         path="/runs/{run}/jobs/{job}",
         handler=get_job,
         about="Describe a job and its attempts",
+        is_for_steps=True,
         answers={200: Answer("The job", JobDocument)},
         problems=("no_such_run", "no_such_job"),
     ),
