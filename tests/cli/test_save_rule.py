@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 
 import pytest
 
+from resile.commands.files.rule_words import Verdict
+from resile.commands.files.save_rule import draft
+from resile.commands.judge import ParkedStep
+from resile.dialects.compile import compile_text
+from resile.errors import ResileError
+from resile.model.failure import Failure, Kind
 from tests.cli.program import Program
 
 HEAD = "# Grüße\nresile: 1\nname: flow   # the name\n\n"
@@ -229,7 +236,7 @@ def test_a_torc_file(program: Program) -> None:
     path = parks(program, text)
     for verdict in ("skip", "fail"):
         refused = program.call("judge", "1", "a", verdict, "--save-rule", code=2).stderr
-        assert f"a rule of Torc can try again, but not {verdict}" in refused
+        assert {"skip": "can try again, but not skip", "fail": "can't let a step fail"}[verdict] in refused
     shown = program.call("judge", "1", "a", "retry", "--save-rule", code=0).stderr
     assert "      - exit_codes: [7]\n        max_retries: 3\n" in shown
     assert path.read_text() == text
@@ -237,3 +244,55 @@ def test_a_torc_file(program: Program) -> None:
     rest = text.replace("exit 7}", f"'test -e done || {{ touch done; exit 7; }}', {job.splitlines()[0]}}}")
     path.write_text(handler + rest)
     program.call("run", "flow.yaml", code=0)
+
+
+# Files of systems that park nothing by a key: what `judge` would print is put into the file by hand, and runs.
+SYSTEM_FILES = {
+    "prodigy": '- shell: "COMMAND"\n  RULE\n- shell: touch after\n',
+    "visor": "version: '1.0'\nsteps:\n  a:\n    type: command\n    exec: \"COMMAND\"\n    RULE\n"
+    "  b: {type: command, exec: touch after, depends_on: [a]}\n",
+    "noetl": "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p, path: p}\nworkflow:\n"
+    '- step: start\n  tool: {kind: shell, command: "COMMAND"}\n  RULE\n  next: [{step: b}]\n'
+    "- {step: b, tool: {kind: shell, command: touch after}}\n",
+}
+ONCE = "test -e done || { touch done; echo 'no luck 17' >&2; exit 7; }"
+
+
+def rule_for(dialect: str, verdict: Verdict, kind: Kind = Kind.EXIT) -> str:
+    """The rule that a judgement of the first step of a file becomes."""
+    text = re.sub(r" *RULE\n", "", SYSTEM_FILES[dialect]).replace("COMMAND", "exit 7")
+    workflow = compile_text(text, file="flow.yaml", folder="/", dialect=dialect).workflow
+    assert workflow is not None
+    step = next(one for one in workflow.steps if one.name not in ("begin", "b", "end"))
+    code = 7 if kind is Kind.EXIT else None
+    failure = Failure(kind=kind, message="exit code 7: no luck 17", exit_code=code, stderr="no luck 17\n")
+    return draft(ParkedStep(workflow, step, failure), verdict).text
+
+
+@pytest.mark.parametrize("dialect", SYSTEM_FILES)
+@pytest.mark.parametrize("word", ["retry", "skip"])
+def test_a_rule_in_the_words_of_another_system(program: Program, dialect: str, word: str) -> None:
+    """The file with the rule, which is printed, answers the failure as the judge did."""
+    rule = rule_for(dialect, Verdict(word=word))
+    lines = [line for line in rule.splitlines() if not line.startswith("#")]
+    template = SYSTEM_FILES[dialect]
+    indent = template[: template.index("RULE")].rpartition("\n")[2]
+    text = template.replace("RULE", f"\n{indent}".join(lines)).replace("COMMAND", ONCE)
+    done = program.call("run", program.write(text, "flow.yaml"), "--dialect", dialect, code=None)
+    assert (program.folder / "after").exists(), done
+    if word == "retry":
+        assert done.returncode == 0, done
+
+
+def test_what_another_system_can_not_say() -> None:
+    """Why there is no such rule, or what the rule lacks."""
+    for dialect in SYSTEM_FILES:
+        with pytest.raises(ResileError, match="can't let a step fail"):
+            rule_for(dialect, Verdict(word="fail"))
+        with pytest.raises(ResileError, match="can't give an output"):
+            rule_for(dialect, Verdict(word="skip", output="x"))
+        more = rule_for(dialect, Verdict(word="retry-with", memory="8g", memory_bytes=2**33))
+        assert "has no key that gives a step memory 8g" in more
+    with pytest.raises(ResileError, match="no key of Prodigy skips a step"):
+        rule_for("prodigy", Verdict(word="skip"), Kind.TIMEOUT)
+    assert "answers every failure" in rule_for("visor", Verdict(word="retry"))

@@ -117,7 +117,8 @@ def judge(call: Call) -> int:
 
 def _draft_rule(call: Call, judgement: Judgement) -> RuleDraft:
     """The rule that makes this judgement by itself next time; it is shown first of all."""
-    from resile.commands.files.save_rule import Verdict, draft
+    from resile.commands.files.rule_words import Verdict
+    from resile.commands.files.save_rule import draft
 
     verdict = Verdict(
         word=call.word("VERDICT"),

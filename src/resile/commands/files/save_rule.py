@@ -11,43 +11,29 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import shlex
 import signal
 from typing import Any
 
 from msgspec import Struct
 
+from resile.commands.files.rule_words import RETRIES, SYSTEMS, Verdict, pattern_of, refusal, rule_of_system
 from resile.commands.judge import ParkedStep
 from resile.commands.load import STDIN_NAME, read_source
 from resile.core.recovery.matching import matches
 from resile.dialects.compile import compile_text
 from resile.dialects.formats.yaml_edit import CannotEdit, Text, entry, is_list, is_mapping, mapping_at
 from resile.dialects.native.writer.compare import differences
-from resile.errors import ResileError
 from resile.model.builtin_actions import Ask
 from resile.model.failure import Failure, Kind
 from resile.model.folders import put_in_place
 from resile.model.nested import steps_of
 from resile.model.workflow import Rule, Step, Workflow
 
-RETRIES = 3
 FACTOR_MAX = 100
-PATTERN_CHARACTERS_MAX = 80
 GENERAL_CODES = (1, 2, 255)
 """Exit codes that programs use for any failure: a rule for one of them needs a pattern, too."""
 _SAYS_LITTLE = (Kind.SPAWN, Kind.CHECK, Kind.CONTRACT)
-
-
-class Verdict(Struct, frozen=True, kw_only=True):
-    """What the judge decided, in the words of the call; `memory` and `runtime` are zero where they are not given."""
-
-    word: str
-    output: Any = None
-    memory: str = ""
-    memory_bytes: int = 0
-    runtime: str = ""
-    runtime_seconds: float = 0.0
 
 
 class RuleDraft(Struct, frozen=True):
@@ -63,14 +49,14 @@ def draft(parked: ParkedStep, verdict: Verdict) -> RuleDraft:
     """The rule for a parked failure, in the file of its run."""
     workflow, step, failure = parked.workflow, parked.step, parked.failure
     if isinstance(step.action, Ask):
-        raise _refusal(f"{step.name!r} asks a question; no rule can answer it")
+        raise refusal(f"{step.name!r} asks a question; no rule can answer it")
     if failure.kind in (Kind.LOST, Kind.CANCELED):
-        raise _refusal(f"no rule of a file sees a {failure.kind} attempt: Resile itself answers it")
-    if workflow.dialect == "torc":
-        return RuleDraft(_in_torc(step, failure, verdict))
+        raise refusal(f"no rule of a file sees a {failure.kind} attempt: Resile itself answers it")
+    if workflow.dialect in SYSTEMS:
+        return RuleDraft(rule_of_system(workflow.dialect, step, failure, verdict))
     if workflow.dialect != "native" or workflow.file == STDIN_NAME:
         kind = "came from standard input" if workflow.file == STDIN_NAME else f"is a {workflow.dialect} file"
-        raise _refusal(f"{workflow.file} {kind}; a rule can be saved in a native file")
+        raise refusal(f"{workflow.file} {kind}; a rule can be saved in a native file")
     return _in_native(workflow, step, failure, verdict)
 
 
@@ -79,18 +65,14 @@ def write(saved: RuleDraft) -> None:
     part = f"{saved.path}.{os.getpid()}.part"
     try:
         if read_source(saved.path) != saved.before:
-            raise _refusal(f"{saved.path} has changed meanwhile; nothing was written to it")
+            raise refusal(f"{saved.path} has changed meanwhile; nothing was written to it")
         mode = os.stat(saved.path).st_mode & 0o7777
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(saved.after)
             put_in_place(file, part, saved.path)
     except OSError as error:
-        raise _refusal(f"the rule can't be written to {saved.path}: {error.strerror}") from error
-
-
-def _refusal(message: str, hint: str = "") -> ResileError:
-    return ResileError("no-rule", message, hint=hint)
+        raise refusal(f"the rule can't be written to {saved.path}: {error.strerror}") from error
 
 
 def _in_native(workflow: Workflow, ran: Step, failure: Failure, verdict: Verdict) -> RuleDraft:
@@ -98,7 +80,7 @@ def _in_native(workflow: Workflow, ran: Step, failure: Failure, verdict: Verdict
     path = os.path.realpath(os.path.join(workflow.folder, os.path.basename(workflow.file)))
     before = read_source(path)
     if before is None:
-        raise _refusal(f"{path} can't be read, so no rule can be saved in it")
+        raise refusal(f"{path} can't be read, so no rule can be saved in it")
     old = _compile(before, path, workflow)
     step = _only_step(old, ran.name, path)
     rule, remark = _rule(step, failure, verdict)
@@ -107,7 +89,7 @@ def _in_native(workflow: Workflow, ran: Step, failure: Failure, verdict: Verdict
         _place(text, old, step, rule, "" if text.is_json or not remark else f"  # {remark}")
         after = text.result().encode()
     except CannotEdit as problem:
-        raise _refusal(f"{path} has no place for the rule: {problem}", text.flow(rule)) from problem
+        raise refusal(f"{path} has no place for the rule: {problem}", text.flow(rule)) from problem
     new = _compile(after, path, workflow, text.flow(rule))
     _verify(old, new, step, failure, text.flow(rule))
     shown = difflib.unified_diff(
@@ -122,7 +104,7 @@ def _compile(data: bytes, path: str, workflow: Workflow, rule: str = "") -> Work
     if result.workflow is None:
         first = next(found for found in result.diagnostics if found.severity == "error")
         whose = "with the rule, " if rule else ""
-        raise _refusal(f"{whose}{workflow.file} does not compile: {first.message}", rule)
+        raise refusal(f"{whose}{workflow.file} does not compile: {first.message}", rule)
     return result.workflow
 
 
@@ -130,9 +112,9 @@ def _only_step(workflow: Workflow, name: str, path: str) -> Step:
     """The step with this name in the file as it is now."""
     found = [step for step in steps_of(workflow) if step.name == name]
     if not found:
-        raise _refusal(f"{path} has no step {name!r}; it may have changed since the run started")
+        raise refusal(f"{path} has no step {name!r}; it may have changed since the run started")
     if len(found) > 1 or found[0].origin.file or not found[0].origin.line:
-        raise _refusal(f"{path} has no single place for the step {name!r}")
+        raise refusal(f"{path} has no single place for the step {name!r}")
     return found[0]
 
 
@@ -157,7 +139,7 @@ def _skip(match: dict[str, Any], output: Any) -> dict[str, Any]:
     if output is None:
         return {"then": "recovered", **match}
     if not isinstance(output, str) or "${" in output or not output.isprintable():
-        raise _refusal("a rule can give one line of text as the output, without references", "leave --output out")
+        raise refusal("a rule can give one line of text as the output, without references", "leave --output out")
     return {"then": "fallback", **match, "commands": [f"printf %s {shlex.quote(output)}"]}
 
 
@@ -173,7 +155,7 @@ def _growth(step: Step, failure: Failure, verdict: Verdict) -> dict[str, Any]:
     else:
         return {}
     if not 1.01 < factor <= FACTOR_MAX:
-        raise _refusal(f"a rule can grant up to {FACTOR_MAX} times of what the step has, not {factor:g} times")
+        raise refusal(f"a rule can grant up to {FACTOR_MAX} times of what the step has, not {factor:g} times")
     return {"factor": -(-factor * 100 // 1) / 100, word: text}
 
 
@@ -182,21 +164,10 @@ def _match(failure: Failure) -> dict[str, Any]:
     if failure.kind == Kind.SIGNAL and failure.signal is not None:
         return {"signals": [signal.Signals(failure.signal).name.removeprefix("SIG")]}
     if failure.kind == Kind.EXIT and failure.exit_code is not None:
-        pattern = _pattern(failure) if failure.exit_code in GENERAL_CODES else ""
+        pattern = pattern_of(failure) if failure.exit_code in GENERAL_CODES else ""
         return {"exit_codes": [failure.exit_code], **({"pattern": pattern} if pattern else {})}
-    pattern = _pattern(failure) if failure.kind in _SAYS_LITTLE else ""
+    pattern = pattern_of(failure) if failure.kind in _SAYS_LITTLE else ""
     return {"kinds": [failure.kind], **({"pattern": pattern} if pattern else {})}
-
-
-def _pattern(failure: Failure) -> str:
-    """A pattern of the message; any number stands for each number in it. Empty where there is nothing to match."""
-    text = re.sub(r"^exit code \d+(: )?", "", failure.message).splitlines()
-    line = text[0][:PATTERN_CHARACTERS_MAX].strip() if text else ""
-    pattern = re.sub(r"[0-9]+", r"[0-9]+", re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", line))
-    from resile.model.patterns import compile_pattern
-
-    found = compile_pattern(pattern).search if line.isprintable() and line else lambda _text: False
-    return pattern if any(found(one) for one in (failure.stderr, failure.stdout, failure.message)) else ""
 
 
 def _place(text: Text, workflow: Workflow, step: Step, rule: dict[str, Any], remark: str) -> None:
@@ -233,39 +204,18 @@ def _verify(old: Workflow, new: Workflow, step: Step, failure: Failure, rule: st
     for found in differences(old, new):
         if own not in found.path and not found.path.startswith(".failure_handlers"):
             message = f"the rule would change more than the step {step.name!r}: {found.path.lstrip('.')}"
-            raise _refusal(message, f"give the step a failure handler of its own with {rule}")
+            raise refusal(message, f"give the step a failure handler of its own with {rule}")
     changed = next(one for one in steps_of(new) if one.name == step.name)
     place = _place_of_added(step.rules, changed.rules)
     before = next((one for one in step.rules[:place] if one.then == "park" and matches(one.match, failure)), None)
     if before is not None:
         where = f"{new.file}:{before.origin.line}:{before.origin.column}"
-        raise _refusal(f"the rule at {where} parks the failure before the new one is tried", f"put {rule} above it")
+        raise refusal(f"the rule at {where} parks the failure before the new one is tried", f"put {rule} above it")
     if not matches(changed.rules[place].match, failure):
-        raise _refusal("no rule can match this failure alone", rule)
+        raise refusal("no rule can match this failure alone", rule)
 
 
 def _place_of_added(old: tuple[Rule, ...], new: tuple[Rule, ...]) -> int:
     """The place of the one rule that is new."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((place for place, (one, other) in pairs if any(differences(one, other))), len(old))
-
-
-def _in_torc(step: Step, failure: Failure, verdict: Verdict) -> str:
-    """The rule in the words of Torc, whose rules can only try again."""
-    if verdict.word in ("skip", "fail"):
-        hint = "without `use_pending_failed` a failure that no rule matches is final" if verdict.word == "fail" else ""
-        raise _refusal(f"a rule of Torc can try again, but not {verdict.word}", hint)
-    code = -failure.signal if failure.signal is not None else failure.exit_code
-    match = "match_all_exit_codes: true" if code is None else f"exit_codes: [{code}]"
-    given = [f"{word} {value}" for word in ("memory", "runtime") if (value := getattr(verdict, word))]
-    lines = [
-        "failure_handlers:",
-        f"  - name: {step.name}",
-        "    rules:",
-        f"      - {match}",
-        f"        max_retries: {RETRIES}",
-        *(f"# and in the job's resource requirements: {one}" for one in given),
-        f"# and in the job {step.name}:",
-        f"failure_handler: {step.name}",
-    ]
-    return "\n".join(lines)
