@@ -286,6 +286,13 @@ def _filter_letters(letters: Iterable[LetterRow], code: str, store: Store, row: 
                 yield letter
 
 
+def letters_that_match(store: Store, number: int, code: str) -> frozenset[str]:
+    """The ids of the dead letters of a run for which an expression holds, whether they can be retried or not."""
+    row = row_of(store, number)
+    found = (letter for fan in fan_outs(store, row, None) for letter in letters_of(store, number, fan))
+    return frozenset(letter.item_id for letter in _filter_letters(found, code, store, row))
+
+
 def _still_kept(store: Store, run: int, task: _Task) -> Iterator[tuple[LetterRow, Item]]:
     """The selected items that are still dead letters; letters and items are in the same order."""
     for group in _task_groups(task):

@@ -188,6 +188,34 @@ def test_an_agent_with_the_right_starts_and_cancels_runs(program: Program) -> No
     assert "7" in program.call("logs", str(run)).stdout
 
 
+LETTERS = """\
+resile: 1
+name: letters
+steps:
+  each: {map: {input: [1, 2, 3], steps: {work: {shell: "test ${item} = 2"}}}}
+  held: {shell: "exit 4", park: true, resources: {memory: 100m}}
+"""
+
+
+def test_dead_letters_of_a_run_that_waits(program: Program) -> None:
+    """They are listed, by a filter too, although none can be retried yet; a dry run names its action."""
+    program.call("run", program.write(LETTERS), code=4)
+
+    async def work(tools: Tools) -> None:
+        """Look at the letters."""
+        found = await tools.call("list_dead_letters", run=1, filter="item > 2")
+        assert [letter["item_id"] for letter in found["dead_letters"]] == ["each[2]"]
+        assert len((await tools.call("list_dead_letters", run=1))["dead_letters"]) == 2
+        with pytest.raises(Refused, match="has not ended"):
+            await tools.call("retry_dead_letters", run=1, dry_run=True)
+        [job] = (await tools.call("list_pending_failed_jobs", workflow_id=1))["jobs"]
+        more = {"job_id": job["job_id"], "action": "retry_with", "memory": "200m", "reason": "more"}
+        answer = await tools.call("classify_and_resolve_failures", workflow_id=1, classifications=[more], dry_run=True)
+        assert [one["action"] for one in answer["results"]] == ["retry_with"]
+
+    served(program)(work)
+
+
 def test_a_quota_is_not_for_a_server(program: Program) -> None:
     """A server has its own, so the option is refused instead of being ignored."""
     refused = program.call("mcp", "--server", "http://127.0.0.1:1", "--judge-quota", "3", code=2)

@@ -126,6 +126,9 @@ def _ask(store: SharedStore, run: int, decision: Decision, by: str) -> str:
 
 
 def _result_of(state: State, decision: Decision, *, done: bool, problem: str) -> Decided:
+    """What became of a decision, in the words of the agent."""
     job = state.jobs.get(decision.job)
     step = "" if job is None else state.step_of(job).name
-    return Decided(decision.job, step, decision.judgement.verdict, done, problem)
+    judgement = decision.judgement
+    action = "retry_with" if judgement.memory_bytes or judgement.runtime_seconds else judgement.verdict
+    return Decided(decision.job, step, action, done, problem)

@@ -93,7 +93,7 @@ def _in_prodigy(step: Step, failure: Failure, verdict: Verdict) -> list[str]:
             raise refusal(message, "`on_failure: {shell: 'true'}` answers every failure of the step")
         return [head, f"on_exit_code: {{{failure.exit_code}: {{shell: 'true'}}}}"]
     pattern = pattern_of(failure)
-    only = f", retry_on: [{{pattern: {_quoted(pattern)}}}]" if pattern else ""
+    only = f", retry_on: [{{pattern: {_quote(pattern)}}}]" if pattern else ""
     every = [] if pattern else ["# it answers every failure of the step: Prodigy's `retry` knows no exit codes"]
     return [head, *every, f"retry: {{attempts: {RETRIES + 1}{only}}}"]
 
@@ -115,14 +115,14 @@ def _in_noetl(step: Step, failure: Failure, verdict: Verdict) -> list[str]:
                 f"no key of NoETL lets a failed step count as done, and {step.name!r} has no next step to go on with"
             )
             raise refusal(message, "a `case` with `next` goes on with another step")
-        condition = _quoted(f"{{{{ event.name == 'call.error' and {_noetl_condition(failure)} }}}}")
+        condition = _quote(f"{{{{ event.name == 'call.error' and {_noetl_condition(failure)} }}}}")
         return [
             f"# in the step {step.name}; it stays failed, and the playbook goes on:",
             "case:",
             f"- when: {condition}",
             f"  then: {{next: [{{step: {step.arcs[0].step}}}]}}",
         ]
-    condition = _quoted(f"{{{{ error is not none and {_noetl_condition(failure)} }}}}")
+    condition = _quote(f"{{{{ error is not none and {_noetl_condition(failure)} }}}}")
     return [
         f"# in the step {step.name}:",
         "retry:",
@@ -139,7 +139,7 @@ def _noetl_condition(failure: Failure) -> str:
     return f"'{words}' in error" if words else "error"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text as YAML takes it: JSON is YAML."""
     return msgspec.json.encode(text).decode()
 

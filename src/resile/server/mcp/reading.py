@@ -12,7 +12,7 @@ from resile.commands.agents.similar import similar_failures
 from resile.commands.inspect import RunFilter
 from resile.commands.load import CompileOptions
 from resile.commands.logs import LogFilter
-from resile.commands.redrive import RedriveCall
+from resile.commands.redrive import letters_that_match
 from resile.server.mcp.arguments import (
     CheckWorkflow,
     ExplainRun,
@@ -100,10 +100,7 @@ def list_pending_failed_jobs(toolbox: Toolbox, given: ListPendingFailedJobs) -> 
 
 def list_dead_letters(toolbox: Toolbox, given: ListDeadLetters) -> dict[str, Any]:
     """The dead letters of a run that a filter accepts."""
-    wanted = None
-    if given.filter:
-        preview = toolbox.client.preview_redrive(RedriveCall(run=given.run, filter=given.filter, force=True))
-        wanted = set(preview.items)
+    wanted = letters_that_match(toolbox.store, given.run, given.filter) if given.filter else None
     letters = (one for one in toolbox.client.dead_letters(given.run) if wanted is None or one.item_id in wanted)
     found = [_plain(one) for one in islice(letters, LETTERS_MAX + 1)]
     answer: dict[str, Any] = {"run": given.run, "dead_letters": found[:LETTERS_MAX]}
