@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from resile.model.failure import Outcome
+from resile.model.failure import Failure, Outcome
 from resile.model.items import Item, LetterGroup
 
 
@@ -41,6 +41,28 @@ class Options(Struct, frozen=True, omit_defaults=True):
     loops_max: int | None = None
     retry_max: int | None = None
     failure_routing: bool = True
+
+
+class Grant(Struct, frozen=True, array_like=True, gc=False):
+    """What a recovery grants to a job from its next attempt on; zero leaves what its step asks for."""
+
+    memory_bytes: int = 0
+    runtime_seconds: float = 0.0
+
+
+class Remedy(Struct, frozen=True, omit_defaults=True):
+    """What a recovery does about one failure: the step `job` of the workflow runs again, or (`park`) waits for a judge.
+
+    `name` is the path of the job that failed, inside that step or the step itself; the grant is for it alone. `failure`
+    is what the judge sees.
+    """
+
+    job: int
+    name: str
+    diagnosis: str
+    grant: Grant = Grant()
+    park: bool = False
+    failure: Failure | None = None
 
 
 class _OfRun(Struct, frozen=True, omit_defaults=True):
@@ -216,11 +238,12 @@ class Judged(_OfJob, frozen=True, tag="judged"):
 
 
 class RetryRequested(_OfJob, frozen=True, tag="retry_requested"):
-    """A user runs a job again that runs, or has failed; `offline` as in `Judged`."""
+    """A user runs a job again that runs, or has failed, perhaps with a grant; `offline` as in `Judged`."""
 
     by: str = ""
     reason: str = ""
     offline: bool = False
+    grant: Grant = Grant()
 
 
 class CancelRequested(_OfRun, frozen=True, tag="cancel_requested"):
@@ -234,12 +257,14 @@ class CancelRequested(_OfRun, frozen=True, tag="cancel_requested"):
 class EpochStarted(_OfRun, frozen=True, tag="epoch_started"):
     """A user restarted the run in a new epoch; with `failed_only` what completed stays completed, at any depth.
 
-    `inputs` are its inputs from now on; None keeps those that it has.
+    `inputs` are its inputs from now on; None keeps those that it has. A recovery names the failures that it answers by
+    its `remedies`: all other failures stay as they are.
     """
 
     failed_only: bool = False
     by: str = ""
     inputs: dict[str, Any] | None = None
+    remedies: tuple[Remedy, ...] | None = None
 
 
 Event = (

@@ -216,7 +216,7 @@ def _epoch_started(reaction: Reaction, event: events.EpochStarted) -> None:
     """Start the next epoch of the run; budgets and attempt numbers start from the beginning."""
     if event.inputs is not None:
         reaction.state.inputs = event.inputs
-    begin_epoch(reaction, event.failed_only, event.by)
+    begin_epoch(reaction, event.failed_only, event.by, event.remedies)
 
 
 HANDLERS: dict[type, Callable[[Reaction, Any], None]] = {

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
-from resile.core.events import Capacity, Machine, Options
+from resile.core.events import Capacity, Grant, Machine, Options
 from resile.core.fanout.progress import Fan, Redrive
 from resile.core.scheduling.plan import Plan, plan_of
 from resile.model.failure import Failure
@@ -281,7 +281,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     changed since the engine cleared it. Jobs up to `jobs_before` outside the root scope belong to earlier epochs.
     `items` counts the items of all fan-outs. The next event removes the `scopes_to_drop`: until then their last rows
     can be read. `closed_map_totals` holds the totals of dropped fan-outs, by map. `ahead_candidates` are jobs that may
-    be reserved early. `plans`, by scope id, are not part of a snapshot.
+    be reserved early. `grants` of recoveries are by the path of a job. `plans`, by scope id, are not in a snapshot.
     """
 
     plans: ClassVar[Plans]
@@ -322,6 +322,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     redrive: Redrive | None = None
     scopes_to_drop: list[int] = []
     memory: dict[str, dict[str, Any]] = {}
+    grants: dict[str, Grant] = {}
     routes: list[Route] = []
     first_failure: Failed | None = None
     touched: list[int] = []

@@ -159,7 +159,8 @@ def time_limit(state: State, job: Job) -> float | None:
         return step.timeout_seconds
     resources = resources_for(state, job)
     written = step.resources.runtime_seconds if step.resources is not None else None
-    # A rule or a judge that grants more time than the file replaces the timeout too.
-    timeout = step.timeout_seconds if job.runtime_seconds <= (written or 0.0) else None
+    # A rule, a judge or a recovery that grants more time than the file replaces the timeout too.
+    is_longer = job.runtime_seconds > (step.timeout_seconds or 0.0) and job.runtime_seconds != written
+    timeout = None if is_longer else step.timeout_seconds
     limits = (timeout, resources.runtime_seconds if resources is not None else None)
     return min((limit for limit in limits if limit is not None), default=None)

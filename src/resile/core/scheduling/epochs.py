@@ -1,32 +1,38 @@
 """Begins a run and each later epoch: counts the open jobs and wakes those without open needs.
 
 A rerun of what failed keeps what completed, at any depth: a fan-out runs its items that did not succeed, and a child
-workflow or an item goes on in its stored scope (`take_up_scope`) where it failed.
+workflow or an item goes on in its stored scope (`take_up_scope`) where it failed. A recovery keeps the failures as well
+that it does not answer (recovery.py).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from resile.core.events import Remedy
 from resile.core.fanout.naming import part_name
 from resile.core.fanout.progress import Fan
 from resile.core.reaction import Reaction
-from resile.core.scheduling.scopes import add_scope, add_to_totals, keep_scope, read_kept, start_scope
+from resile.core.scheduling.scopes import add_scope, add_to_totals, keep_scope, read_kept, start_scope, take_grant
 from resile.core.state import ROOT, TIMES, Job, Queue, Scope, State
 from resile.core.transitions import set_status
-from resile.model.status import COMPLETED, DISABLED
+from resile.model.status import COMPLETED, DISABLED, TERMINAL
 
 
 def open_root(reaction: Reaction, because: int) -> None:
     """Count the open jobs of the root scope and wake those without open needs."""
-    state = reaction.state
+    start_scope(reaction, _fresh_root(reaction.state), because)
+
+
+def _fresh_root(state: State) -> Scope:
+    """The root scope of the epoch that begins, with its open jobs counted."""
     before = state.scopes.get(ROOT)
     scope = Scope(ROOT, "root", 1, [])
     if before is not None:
         scope.values = before.values
     state.scopes = {ROOT: scope}
     _count_open(state, scope, before)
-    start_scope(reaction, scope, because)
+    return scope
 
 
 def _count_open(state: State, scope: Scope, before: Scope | None) -> None:
@@ -40,11 +46,11 @@ def _count_open(state: State, scope: Scope, before: Scope | None) -> None:
         job = state.jobs[scope.first + number]
         if step.called_only:
             set_status(job, DISABLED)
-        elif job.status is COMPLETED:
+        elif job.status in TERMINAL:
             if before is not None:
                 place = slice(TIMES.size * number, TIMES.size * (number + 1))
                 scope.times[place] = before.times[place]
-            for dependent in plan.dependents[number]:
+            for dependent in plan.dependents[number] if job.status is COMPLETED else ():
                 scope.waiting[dependent] -= 1
         else:
             scope.open += 1
@@ -73,10 +79,12 @@ def take_up_scope(state: State, body: dict[str, Any]) -> Scope:
         arc_arguments=before.arc_arguments,
     )
     add_scope(state, scope)
-    end = state.plan_of(scope.id).end
+    plan = state.plan_of(scope.id)
     for job in kept.jobs:
-        stays = job.status is COMPLETED and job.step != end
-        state.jobs[job.id] = job if stays else _start_over(job, kept.fans.get(job.id), True)
+        stays = job.status is COMPLETED and job.step != plan.end
+        state.jobs[job.id] = job if stays else start_over(job, kept.fans.get(job.id), True)
+        if state.grants and not stays:
+            take_grant(state, scope, state.jobs[job.id], plan.steps[job.step].name)
     _count_open(state, scope, before)
     for number, fan in kept.fans.items():
         fan.epoch = state.epoch
@@ -86,7 +94,7 @@ def take_up_scope(state: State, body: dict[str, Any]) -> Scope:
     return scope
 
 
-def _start_over(job: Job, fan: Fan | None, goes_on: bool) -> Job:
+def start_over(job: Job, fan: Fan | None, goes_on: bool) -> Job:
     """A job before its first attempt; one that `goes_on` keeps what its fan-out or its child workflow completed.
 
     A step that an arc had reached stays reached: the source of the arc may stay completed and not take it again.
@@ -98,39 +106,89 @@ def _start_over(job: Job, fan: Fan | None, goes_on: bool) -> Job:
     return fresh
 
 
-def begin_epoch(reaction: Reaction, failed_only: bool, by: str) -> None:
-    """Reset the jobs for another epoch; with `failed_only` completed jobs stay completed."""
+def begin_epoch(
+    reaction: Reaction, failed_only: bool, by: str, remedies: tuple[Remedy, ...] | None = None
+) -> None:
+    """Reset the jobs for another epoch; with `failed_only` completed jobs stay completed.
+
+    A recovery, which has `remedies`, keeps the failures as well that none of them answers.
+    """
     state = reaction.state
-    kept = COMPLETED if failed_only else None
-    end = state.plan.end
     # Dead letters of an earlier epoch can still be redriven, however the next epoch ends.
     for scope in state.scopes.values():
         if scope.kept_for_redrive:
             reaction.order(keep_scope(state, scope))
-    state.jobs = {
-        job.id: job if job.status is kept and job.step != end else _start_over(job, state.fans.get(job.id), failed_only)
+    before = state.jobs
+    more: dict[str, Any] = {"epoch": state.epoch + 1, "failed_only": failed_only, "by": by, "actor": by}
+    if remedies is None:
+        state.jobs = _jobs_of_rerun(state, failed_only)
+    else:
+        from resile.core.scheduling.recovery import grant, jobs_of_recovery, told
+
+        grant(state, remedies)
+        state.jobs = jobs_of_recovery(state, remedies)
+        more["remedies"] = told(remedies)
+    _keep_fans(state, {number for number, job in state.jobs.items() if job is before[number]})
+    _reset_counters(reaction, failed_only)
+    because = reaction.note_run("run_resumed", "running", state.seq, **more)
+    if remedies is None:
+        open_root(reaction, because)
+    else:
+        from resile.core.scheduling.recovery import open_again
+
+        open_again(reaction, _fresh_root(state), remedies, because)
+
+
+def _jobs_of_rerun(state: State, failed_only: bool) -> dict[int, Job]:
+    """The jobs of the root scope for a rerun."""
+    kept = COMPLETED if failed_only else None
+    if not failed_only:
+        state.grants = {}
+    jobs = {
+        job.id: job
+        if job.status is kept and job.step != state.plan.end
+        else start_over(job, state.fans.get(job.id), failed_only)
         for job in state.jobs.values()
         if job.scope == ROOT
     }
+    if state.grants:
+        grant_again(state, jobs)
+    return jobs
+
+
+def grant_again(state: State, jobs: dict[int, Job]) -> None:
+    """Give the jobs of the root scope that start over what recoveries granted to them."""
+    root = state.scopes[ROOT]
+    for job in jobs.values():
+        if job.status not in TERMINAL:
+            take_grant(state, root, job, state.plan.steps[job.step].name)
+
+
+def _keep_fans(state: State, staying: set[int]) -> None:
+    """Keep the fan-outs of jobs that stay as they are, of those with letters, and of those that go on."""
     # Job numbers are never reused: dead letters of an earlier epoch still refer to them.
     state.jobs_before = state.last_job
     state.items = 0
     state.fans = {
         number: fan
         for number, fan in state.fans.items()
-        if number in state.jobs
-        and (state.jobs[number].status is kept or fan.failed or fan.held or state.jobs[number].again)
+        if number in state.jobs and (number in staying or fan.failed or fan.held or state.jobs[number].again)
     }
     for number, fan in state.fans.items():
         fan.queue, fan.active, fan.gated, fan.waiting, fan.redrive, fan.kept = [], {}, [], {}, False, {}
-        if state.jobs[number].again:
+        if state.jobs[number].again or (number in staying and state.jobs[number].status is not COMPLETED):
             fan.epoch = state.epoch + 1
     if state.closed_map_totals:
-        names = [state.step_of(job).name for job in state.jobs.values() if job.status is kept or job.again]
+        names = [state.step_of(job).name for job in state.jobs.values() if job.id in staying or job.again]
         inside = tuple(f"{part_name(state, name)}/" for name in names)
         state.closed_map_totals = {
             name: fan for name, fan in state.closed_map_totals.items() if name.startswith(inside)
         }
+
+
+def _reset_counters(reaction: Reaction, failed_only: bool) -> None:
+    """Begin everything anew that is counted in one epoch."""
+    state = reaction.state
     state.redrive = None
     state.scopes_to_drop = []
     state.active = state.parked = 0
@@ -149,6 +207,3 @@ def begin_epoch(reaction: Reaction, failed_only: bool, by: str) -> None:
     state.queues = {}
     state.ahead_candidates = Queue()
     state.routes = []
-    more = {"epoch": state.epoch, "failed_only": failed_only, "by": by, "actor": by}
-    because = reaction.note_run("run_resumed", "running", state.seq, **more)
-    open_root(reaction, because)

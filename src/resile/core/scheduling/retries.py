@@ -51,6 +51,8 @@ def retry(reaction: Reaction, event: RetryRequested) -> None:
         _open_run(reaction, event)
     reaction.note("step_judged", job, {"verdict": "retry", "by": event.by, "reason": event.reason})
     reaction.summarize_route(job, "judge", "retry", None, event.reason or "retry")
+    job.memory_bytes = event.grant.memory_bytes or job.memory_bytes
+    job.runtime_seconds = event.grant.runtime_seconds or job.runtime_seconds
     if job.status is RUNNING:
         # What it ends with counts no more.
         job.stale = True

@@ -23,6 +23,7 @@ from resile.core.state import SUCCESS, TIMES, Cause, Job, Scope, State
 from resile.core.transitions import set_status
 from resile.model.failure import Kind
 from resile.model.items import ItemFailure, KeptScope
+from resile.model.nested import step_name
 from resile.model.status import BLOCKED, CANCELED, DISABLED, PENDING_FAILED, READY, SKIPPED, TERMINAL
 from resile.model.workflow import Step
 
@@ -57,12 +58,21 @@ def open_scope(state: State, owner: Job, kind: Literal["repair", "item", "child"
     scope.times = bytearray(TIMES.size * len(plan.steps))
     for number, step in enumerate(plan.steps):
         job = state.jobs[scope.first + number] = Job(scope.first + number, scope.id, number)
+        if state.grants:
+            take_grant(state, scope, job, step.name)
         if step.called_only:
             set_status(job, DISABLED)
         elif number != plan.end:
             scope.open += 1
     state.last_job += len(plan.steps)
     return scope
+
+
+def take_grant(state: State, scope: Scope, job: Job, step: str) -> None:
+    """Give a fresh job what a recovery has granted to its path."""
+    grant = state.grants.get(step_name(scope.name, step))
+    if grant is not None:
+        job.memory_bytes, job.runtime_seconds = grant.memory_bytes, grant.runtime_seconds
 
 
 def add_scope(state: State, scope: Scope) -> None:
