@@ -40,6 +40,7 @@ from resile.commands.documents.dead_letters import (
     RedriveResult,
 )
 from resile.commands.documents.plan import RunPlan
+from resile.commands.documents.recovery import Recovered
 from resile.commands.documents.runs import Event, RunDocument, RunList
 from resile.commands.documents.tokens import NewTokenDocument, RevokedToken, TokenList
 from resile.explain.report import Explanation
@@ -54,6 +55,7 @@ DOCUMENTS: dict[str, type[Struct]] = {
     "judge": JudgementResult,
     "cancel": CancelResult,
     "reset": ResetResult,
+    "recover, watch --recover": Recovered,
     "logs": LogList,
     "logs --export": LogExport,
     "metrics": RunMetrics,

@@ -117,7 +117,7 @@ def complete(program: Program, line: str, shell: str = "bash") -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("resile re", ["resume", "rerun", "reset", "rehearse", "recover"]),
+        ("resile re", ["resume", "rerun", "reset", "recover", "rehearse"]),
         ("resile --db x.db ch", ["check"]),
         ("resile events ", ["list", "follow"]),
         ("resile events list 1 --t", ["--type", "--token-file"]),

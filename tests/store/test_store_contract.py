@@ -17,7 +17,7 @@ from resile.core.actions import Note
 from resile.core.events import AttemptEnded, Event
 from resile.model.codec import content_hash
 from resile.model.failure import LogRange, Outcome, Usage
-from resile.store.contract import AttemptRow, Entry, JobRow, Lease, Snapshot, Store
+from resile.store.contract import AttemptRow, Entry, JobRow, Lease, SignatureHistory, Snapshot, Store
 from resile.store.errors import LeaseHeld, StoreError
 from tests.store.conftest import Place
 from tests.store.samples import (
@@ -458,3 +458,28 @@ def test_reads_inside_one_moment_agree(place: Place) -> None:
     thread.join()
     assert [row.status for row in store.jobs(run)] == [5, 1]
     assert [kept.seq for kept in store.entries(run)] == [1]
+
+
+def test_the_history_of_a_signature_counts_cases_and_those_that_passed_later(store: Store) -> None:
+    """Over all runs; a later attempt of the same job counts, another job's does not, and wildcards are plain text."""
+    wild = replace(FAILURE, signature="50%_!")
+    other = replace(FAILURE, signature="50ab!")
+    rows = [
+        AttemptRow(1, 1, 1, 1.0, 2.0, 1, failure=wild),
+        AttemptRow(1, 1, 2, 2.0, 3.0, 1, failure=wild),
+        AttemptRow(1, 2, 1, 3.0, 4.0, 0),
+        AttemptRow(2, 1, 1, 1.0, 2.0, 1, failure=wild),
+        AttemptRow(3, 1, 1, 2.0, 3.0, 0),
+        AttemptRow(4, 1, 1, 1.0, 2.0, 1, failure=other),
+        AttemptRow(5, 1, 1, 1.0, 2.0, 1, failure=wild),
+        AttemptRow(5, 1, 2, 2.0),
+    ]
+    writer = store.writer()
+    for _ in range(2):
+        _, lease = new_run(store)
+        writer.submit(batch(lease, attempts=tuple(rows)))
+    writer.flush()
+    writer.close()
+    assert store.signature_history("50%_!") == SignatureHistory(8, 4)
+    assert store.signature_history("50ab!") == SignatureHistory(2, 0)
+    assert store.signature_history("none") == SignatureHistory()

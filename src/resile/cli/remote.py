@@ -13,7 +13,7 @@ REMOTE = frozenset(
     )
 )
 # The commands that would use another database than the rest, if they ignored the environment.
-_OF_DATABASE = frozenset(("db check",))
+_OF_DATABASE = frozenset(("watch", "resources", "db check"))
 _LOCAL_OPTIONS = {"credentials": "the server has credentials of its own"}
 
 

@@ -10,7 +10,7 @@ under their first word.
 from __future__ import annotations
 
 from resile.cli.grammar import Command, Option
-from resile.cli.table_agents import AGENT_COMMANDS
+from resile.cli.table_agents import AGENT_COMMANDS, RECOVERY_COMMANDS
 from resile.cli.table_daily import (
     CAPACITY,
     CHOICE,
@@ -187,6 +187,7 @@ _RUN = (
         examples=("resile reset 7 --failed-only",),
         exits=("0  reset", "2  there is no such run, it is being driven, or the call is wrong"),
     ),
+    *RECOVERY_COMMANDS,
 )
 
 _LOOK = (

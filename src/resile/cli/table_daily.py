@@ -180,7 +180,7 @@ ELSEWHERE = {
     **dict.fromkeys(("delete", "rm", "remove", "clean", "gc", "purge"), _PRUNE),
     **dict.fromkeys(("show", "describe", "get", "inspect", "info"), _STATUS),
     **dict.fromkeys(("validate", "lint", "verify"), _CHECK),
-    **dict.fromkeys(("tail", "follow", "watch"), "`resile logs RUN -f` follows the output of a run"),
+    **dict.fromkeys(("tail", "follow"), "`resile logs RUN -f` follows the output of a run"),
     **dict.fromkeys(("log", "output"), "`resile logs RUN` shows the output of a run"),
     **dict.fromkeys(("retry", "restart"), "`resile rerun RUN --failed-only` runs what failed again"),
     **dict.fromkeys(("continue", "unpause"), "`resile resume RUN` goes on with a run"),

@@ -20,7 +20,7 @@ from resile.commands.documents.base import optional_timestamp, timestamp
 from resile.commands.inspect import standing
 from resile.core.events import Judged
 from resile.core.recovery.repair import origin_text
-from resile.core.state import Job, State
+from resile.core.state import NO_RULE, Job, State
 from resile.engine.clock import clock_of
 from resile.engine.replay import fold_log, row_of
 from resile.engine.session import Session, caller, take
@@ -77,22 +77,26 @@ def _failure_of(store: SharedStore, row: RunRow, state: State, job: Job) -> Park
     error = job.error
     assert error is not None
     failure = error.failure
-    attempts = store.attempts(row.id, job.id)
+    attempts = list(store.attempts(row.id, job.id))
+    # A recovery may have parked it in an epoch without attempts of its own.
+    last = attempts[-1] if attempts else None
     return ParkedFailure(
         job=job.id,
         step=state.step_of(job).name,
         scope=state.scopes[job.scope].name,
-        attempts=job.attempt,
+        attempts=job.attempt or error.attempt,
         failed_at=timestamp(error.at),
         kind=failure.kind,
         exit_code=failure.exit_code,
         signal=failure.signal,
         message=failure.message,
         signature=failure.signature,
-        rule=parse_rule(origin_text(state, job, state.rules_of(job)[job.rule])),
+        rule=parse_rule(
+            "a recovery" if job.rule == NO_RULE else origin_text(state, job, state.rules_of(job)[job.rule])
+        ),
         stdout=failure.stdout,
         stderr=failure.stderr,
-        history=[_past_attempt(tried) for tried in attempts if tried.epoch == state.epoch],
+        history=[_past_attempt(tried) for tried in attempts if tried.epoch == (last.epoch if last else 0)],
     )
 
 

@@ -112,11 +112,11 @@ def resume(
     """Continue an interrupted or parked run, or a failed one that a redrive mended; return the outcome of any other."""
     row = row_of(store, number)
     if row.status not in RUN_ENDED:
-        return _drive_existing(store, row, limits, listener, [], launcher)
+        return drive_existing(store, row, limits, listener, [], launcher)
     state = fold_log(store, row)
     if not _is_mended(state):
         return outcome_of(store, row, state, state.verdict or "failed")
-    return _drive_existing(store, row, limits, listener, [EpochStarted(0.0, True, caller())], launcher)
+    return drive_existing(store, row, limits, listener, [EpochStarted(0.0, True, caller())], launcher)
 
 
 def _is_mended(state: State) -> bool:
@@ -145,7 +145,7 @@ def rerun(
     _refuse_unfinished(row, "rerun")
     values = inputs_for(fold_log(store, row), inputs) if inputs else None
     again = EpochStarted(0.0, failed_only, caller(), values)
-    return _drive_existing(store, row, limits, listener, [again], launcher)
+    return drive_existing(store, row, limits, listener, [again], launcher)
 
 
 def new_is_whole() -> ResileError:
@@ -213,7 +213,7 @@ def cancel(store: Store, number: int, reason: str, listener: EngineListener) -> 
         store.request(number, time.time(), "cancel", {"by": caller(), "reason": reason})
         return CancelResult(run=number, status="running", requested=True)
     asked = CancelRequested(0.0, caller(), reason, offline=True)
-    finished = _drive_existing(store, row, ResourceLimits(), listener, [asked])
+    finished = drive_existing(store, row, ResourceLimits(), listener, [asked])
     return CancelResult(run=number, status=finished.status, requested=False)
 
 
@@ -228,12 +228,12 @@ def _refuse_unfinished(row: RunRow, verb: str) -> None:
         raise ResileError("run-unfinished", f"run {row.id} has not ended, so {verb} can't start it over", hint=hint)
 
 
-def _drive_existing(
+def drive_existing(
     store: Store,
     row: RunRow,
     limits: ResourceLimits,
     listener: EngineListener,
-    before: list[EpochStarted | CancelRequested],
+    before: Sequence[Event],
     launcher: Prestarted | None = None,
 ) -> RunOutcome:
     """Take over a run that exists already, and drive it on after the events `before`, which happen now."""

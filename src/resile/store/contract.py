@@ -65,6 +65,13 @@ class AttemptRow(Struct, frozen=True, gc=False, omit_defaults=True):
     pid: int = 0
 
 
+class SignatureHistory(Struct, frozen=True, gc=False):
+    """How many attempts failed with one signature, and of how many a later attempt of the same job passed."""
+
+    cases: int = 0
+    passed: int = 0
+
+
 class RunRow(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """A run as the surfaces see it; `summary` is the part of its JSON document that is not in the job rows.
 
@@ -357,6 +364,9 @@ class Store(Protocol):
 
     def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
         """The attempts of a run (or of one job) by job, epoch and number, as a stream."""
+
+    def signature_history(self, signature: str) -> SignatureHistory:
+        """What became of the failures with this signature, in all runs; reads every attempt."""
 
     def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
         """The dead letters of a run (or of one fan-out) with an index above this, by name and index, streamed."""

@@ -92,6 +92,28 @@ def attempt_values(run: int, attempts: Iterable[AttemptRow]) -> list[Value]:
     return values
 
 
+def signature_history(mark: str) -> str:
+    """The statement that counts attempts whose failure has a signature, and those that a later attempt made good.
+
+    Its parameter, written as `mark`, is the pattern of `signature_pattern`.
+    """
+    return (
+        "SELECT count(*), coalesce(sum(CASE WHEN EXISTS (SELECT 1 FROM attempts AS later WHERE later.run = tried.run"
+        " AND later.job = tried.job AND (later.epoch > tried.epoch"
+        " OR later.epoch = tried.epoch AND later.attempt > tried.attempt)"
+        " AND later.ended_at IS NOT NULL AND later.failure IS NULL) THEN 1 ELSE 0 END), 0)"
+        f" FROM attempts AS tried WHERE tried.failure LIKE {mark} ESCAPE '!'"
+    )
+
+
+def signature_pattern(signature: str) -> str:
+    """What the JSON of a failure with this signature matches."""
+    text = to_json(signature)
+    for special in "!%_":
+        text = text.replace(special, f"!{special}")
+    return f'%"signature":{text}%'
+
+
 def letter_values(letters: Iterable[LetterRow]) -> list[Value]:
     """The column values of dead letters, as one flat list."""
     values: list[Value] = []

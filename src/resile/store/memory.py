@@ -32,6 +32,7 @@ from resile.store.contract import (
     LetterRow,
     Request,
     RunRow,
+    SignatureHistory,
     Snapshot,
     Store,
     known_run,
@@ -274,6 +275,17 @@ class MemoryStore:
     def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
         kept = self._read(run).attempts
         return iter([kept[key] for key in sorted(kept) if job is None or key[0] == job])
+
+    def signature_history(self, signature: str) -> SignatureHistory:
+        cases = passed = 0
+        for row in self.runs(limit=1 << 30):
+            rows = list(self.attempts(row.id))
+            for place, tried in enumerate(rows):
+                if tried.failure is not None and tried.failure.signature == signature:
+                    cases += 1
+                    later = [one for one in rows[place + 1 :] if one.job == tried.job]
+                    passed += any(one.ended_at is not None and one.failure is None for one in later)
+        return SignatureHistory(cases, passed)
 
     def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
         kept = self._read(run).letters

@@ -59,7 +59,7 @@ def test_other_failures_stay_with_what_they_canceled() -> None:
 
 
 def test_a_grant_is_for_one_job_and_never_shrinks() -> None:
-    """The job has its grant in the next attempt; another with the same request keeps it. A smaller grant is ignored."""
+    """Another job with the same request keeps what it asks for, and a smaller grant is ignored."""
     asked = Resources(memory_bytes=100, runtime_seconds=5.0)
     steps = [Step(name=name, action=Noop(), resources=asked) for name in ("a", "b")]
     world = failing(flow(*steps), "a", "b")
@@ -68,7 +68,8 @@ def test_a_grant_is_for_one_job_and_never_shrinks() -> None:
     assert [found and (found.memory_bytes, found.runtime_seconds) for found in given] == [(150, 5.0), (100, 5.0)]
     recovered(world, Remedy(1, "a", "timeout", Grant(memory_bytes=120, runtime_seconds=8.0)))
     found = resources_for(world.state, world.state.jobs[1])
-    assert found is not None and (found.memory_bytes, found.runtime_seconds) == (150, 8.0)
+    assert found is not None
+    assert (found.memory_bytes, found.runtime_seconds) == (150, 8.0)
     noted = [note.data["remedies"] for note in world.notes if "remedies" in note.data]
     assert noted[0] == [
         {"job": 1, "step": "a", "diagnosis": "oom", "memory_bytes": 150},

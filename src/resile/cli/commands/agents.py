@@ -1,4 +1,4 @@
-"""`mcp` and `recover`: agents look at runs, and judge their failures."""
+"""`mcp` and `recover --agent`: agents look at runs, and judge their failures."""
 
 from __future__ import annotations
 
@@ -49,13 +49,8 @@ def mcp(call: Call) -> int:
     return 0
 
 
-def recover(call: Call) -> int:
+def recover(call: Call, command: str) -> int:
     """Let an agent judge the parked failures of a run, then drive it on."""
-    command = call.text("agent")
-    if command is None:
-        raise refusal(
-            "`resile recover` needs --agent", "resile recover RUN --agent 'claude -p --mcp-config {mcp_config}'"
-        )
     seconds = call.duration("timeout") or AGENT_SECONDS
     default: Default = {"fail": "fail", "retry": "retry"}.get(call.word("default"), "park")  # type: ignore[assignment]
     place = _place_of_server(call) if call.server else place_of_database(call.database)

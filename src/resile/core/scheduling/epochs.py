@@ -11,9 +11,9 @@ from typing import Any
 
 from resile.core.events import Remedy
 from resile.core.fanout.naming import part_name
-from resile.core.fanout.progress import Fan
 from resile.core.reaction import Reaction
-from resile.core.scheduling.scopes import add_scope, add_to_totals, keep_scope, read_kept, start_scope, take_grant
+from resile.core.scheduling.fresh_jobs import grant_again, start_over, take_grant
+from resile.core.scheduling.scopes import add_scope, add_to_totals, keep_scope, read_kept, start_scope
 from resile.core.state import ROOT, TIMES, Job, Queue, Scope, State
 from resile.core.transitions import set_status
 from resile.model.status import COMPLETED, DISABLED, TERMINAL
@@ -94,21 +94,7 @@ def take_up_scope(state: State, body: dict[str, Any]) -> Scope:
     return scope
 
 
-def start_over(job: Job, fan: Fan | None, goes_on: bool) -> Job:
-    """A job before its first attempt; one that `goes_on` keeps what its fan-out or its child workflow completed.
-
-    A step that an arc had reached stays reached: the source of the arc may stay completed and not take it again.
-    """
-    fresh = Job(job.id, job.scope, job.step)
-    if goes_on:
-        fresh.tokens = 1 if job.attempt else 0
-        fresh.again = int(fan.is_over) if fan is not None else job.child_scope or job.again
-    return fresh
-
-
-def begin_epoch(
-    reaction: Reaction, failed_only: bool, by: str, remedies: tuple[Remedy, ...] | None = None
-) -> None:
+def begin_epoch(reaction: Reaction, failed_only: bool, by: str, remedies: tuple[Remedy, ...] | None = None) -> None:
     """Reset the jobs for another epoch; with `failed_only` completed jobs stay completed.
 
     A recovery, which has `remedies`, keeps the failures as well that none of them answers.
@@ -123,11 +109,11 @@ def begin_epoch(
     if remedies is None:
         state.jobs = _jobs_of_rerun(state, failed_only)
     else:
-        from resile.core.scheduling.recovery import grant, jobs_of_recovery, told
+        from resile.core.scheduling.recovery import grant, jobs_of_recovery, remedy_data
 
         grant(state, remedies)
         state.jobs = jobs_of_recovery(state, remedies)
-        more["remedies"] = told(remedies)
+        more["remedies"] = remedy_data(remedies)
     _keep_fans(state, {number for number, job in state.jobs.items() if job is before[number]})
     _reset_counters(reaction, failed_only)
     because = reaction.note_run("run_resumed", "running", state.seq, **more)
@@ -154,14 +140,6 @@ def _jobs_of_rerun(state: State, failed_only: bool) -> dict[int, Job]:
     if state.grants:
         grant_again(state, jobs)
     return jobs
-
-
-def grant_again(state: State, jobs: dict[int, Job]) -> None:
-    """Give the jobs of the root scope that start over what recoveries granted to them."""
-    root = state.scopes[ROOT]
-    for job in jobs.values():
-        if job.status not in TERMINAL:
-            take_grant(state, root, job, state.plan.steps[job.step].name)
 
 
 def _keep_fans(state: State, staying: set[int]) -> None:

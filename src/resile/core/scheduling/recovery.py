@@ -1,8 +1,8 @@
 """A recovery: an epoch that answers some failures of a run that has ended, and leaves the others as they are.
 
-    answered   its job runs again, with what was granted to it alone; or it is parked for a judge
-    ended by another's failure   waits again for what it needs, if something before it runs again
-    any other failure            stays failed, and what it canceled stays canceled
+answered   its job runs again, with what was granted to it alone; or it is parked for a judge
+ended by another's failure   waits again for what it needs, if something before it runs again
+any other failure            stays failed, and what it canceled stays canceled
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from resile.core.events import Grant, Remedy
 from resile.core.reaction import Reaction
 from resile.core.scheduling.dependencies import recount, wake_joined
-from resile.core.scheduling.epochs import grant_again, start_over
+from resile.core.scheduling.fresh_jobs import grant_again, start_over
 from resile.core.state import ROOT, Error, Job, Scope, State
 from resile.model.failure import Failure, Kind
 from resile.model.status import COMPLETED, FAILED, PENDING_FAILED, TERMINAL, TERMINATED
@@ -30,7 +30,7 @@ def grant(state: State, remedies: tuple[Remedy, ...]) -> None:
     state.grants = grants
 
 
-def told(remedies: tuple[Remedy, ...]) -> list[dict[str, Any]]:
+def remedy_data(remedies: tuple[Remedy, ...]) -> list[dict[str, Any]]:
     """What the log says about the remedies."""
     found = []
     for one in remedies:
@@ -51,7 +51,7 @@ def jobs_of_recovery(state: State, remedies: tuple[Remedy, ...]) -> dict[int, Jo
     jobs: dict[int, Job] = {}
     for job in state.jobs_in(state.scopes[ROOT]):
         if job.id in parked:
-            jobs[job.id] = _parked(state, job, parked[job.id])
+            jobs[job.id] = _parked_job(state, job, parked[job.id])
         elif job.id in opened or job.step == end:
             jobs[job.id] = start_over(job, state.fans.get(job.id), True)
         else:
@@ -61,14 +61,22 @@ def jobs_of_recovery(state: State, remedies: tuple[Remedy, ...]) -> dict[int, Jo
 
 
 def opened_jobs(state: State, first: set[int]) -> set[int]:
-    """The jobs that run again, or wait again, if these do: those that did not complete and come after them.
+    """The jobs that run again, or wait again, if these do.
 
     A job that was ended because of another's failure (TERMINATED) is no failure of its own: it runs again too. So does
     every job that has not ended at all.
     """
+    jobs = state.jobs_in(state.scopes[ROOT])
+    return with_followers(
+        state, {job.id for job in jobs if job.id in first or job.status is TERMINATED or not _is_settled(job)}
+    )
+
+
+def with_followers(state: State, first: set[int]) -> set[int]:
+    """These jobs of the root scope, and all that come after them and neither completed nor failed."""
     plan, scope = state.plan, state.scopes[ROOT]
     jobs = state.jobs_in(scope)
-    opened = {job.id for job in jobs if job.id in first or job.status is TERMINATED or not _is_settled(job)}
+    opened = set(first)
     caused: dict[int, list[int]] = {}
     for job in jobs:
         if job.cause is not None:
@@ -90,7 +98,7 @@ def _is_settled(job: Job) -> bool:
     return job.status in TERMINAL or job.status is PENDING_FAILED
 
 
-def _parked(state: State, job: Job, remedy: Remedy) -> Job:
+def _parked_job(state: State, job: Job, remedy: Remedy) -> Job:
     """A failure that waits for a judge from now on."""
     failure = remedy.failure or Failure(Kind.CONTRACT, f"{remedy.name} failed")
     fresh = Job(job.id, job.scope, job.step, PENDING_FAILED, visit="started", exit_code=failure.exit_code)

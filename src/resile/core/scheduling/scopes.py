@@ -18,12 +18,12 @@ from resile.core.fanout.naming import map_name
 from resile.core.fanout.progress import Fan, add
 from resile.core.reaction import Reaction
 from resile.core.scheduling.dependencies import settle_and_inform, wake_joined, wake_or_join
+from resile.core.scheduling.fresh_jobs import take_grant
 from resile.core.scheduling.reservations import mark_idle
 from resile.core.state import SUCCESS, TIMES, Cause, Job, Scope, State
 from resile.core.transitions import set_status
 from resile.model.failure import Kind
 from resile.model.items import ItemFailure, KeptScope
-from resile.model.nested import step_name
 from resile.model.status import BLOCKED, CANCELED, DISABLED, PENDING_FAILED, READY, SKIPPED, TERMINAL
 from resile.model.workflow import Step
 
@@ -66,13 +66,6 @@ def open_scope(state: State, owner: Job, kind: Literal["repair", "item", "child"
             scope.open += 1
     state.last_job += len(plan.steps)
     return scope
-
-
-def take_grant(state: State, scope: Scope, job: Job, step: str) -> None:
-    """Give a fresh job what a recovery has granted to its path."""
-    grant = state.grants.get(step_name(scope.name, step))
-    if grant is not None:
-        job.memory_bytes, job.runtime_seconds = grant.memory_bytes, grant.runtime_seconds
 
 
 def add_scope(state: State, scope: Scope) -> None:

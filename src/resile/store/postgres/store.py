@@ -35,6 +35,7 @@ from resile.store.contract import (
     LetterRow,
     Request,
     RunRow,
+    SignatureHistory,
     Snapshot,
     Store,
     known_run,
@@ -212,6 +213,12 @@ class PostgresStore:
         if job is None:
             return self._all(rows.read_attempt, f"{select} {order}", run)
         return self._all(rows.read_attempt, f"{select} AND job = %s {order}", run, job)
+
+    def signature_history(self, signature: str) -> SignatureHistory:
+        sql = encoding.signature_history("%s")
+        pattern = encoding.signature_pattern(signature)
+        found = self._first(lambda row: SignatureHistory(int(row[0]), int(row[1])), sql, pattern)
+        return found or SignatureHistory()
 
     def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
         select, order = f"{rows.SELECT_LETTERS} AND idx > %s", "ORDER BY name, idx"

@@ -34,6 +34,7 @@ from resile.store.contract import (
     LetterRow,
     Request,
     RunRow,
+    SignatureHistory,
     Snapshot,
     Store,
     known_run,
@@ -247,6 +248,11 @@ class SqliteStore:
         if job is None:
             return self._all(encoding.to_attempt, f"{select} {order}", run)
         return self._all(encoding.to_attempt, f"{select} AND job = ? {order}", run, job)
+
+    def signature_history(self, signature: str) -> SignatureHistory:
+        sql = encoding.signature_history("?")
+        found = self._first(lambda row: SignatureHistory(*row), sql, encoding.signature_pattern(signature))
+        return found or SignatureHistory()
 
     def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
         select, order = f"{rows.SELECT_LETTERS} AND idx > ?", "ORDER BY name, idx"

@@ -1,0 +1,1 @@
+"""Commands about failed runs: recover them, watch over them."""

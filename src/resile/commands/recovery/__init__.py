@@ -1,0 +1,1 @@
+"""Recovery of failed runs: diagnosis, plan, rounds."""

@@ -1,0 +1,48 @@
+"""Carries out the plan of a round: first the hook, then the jobs run again, until the run ends or parks."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+
+from resile.commands.recovery.planning import RoundPlan
+from resile.commands.run import EngineListener, RunOutcome, drive_existing
+from resile.commands.start.call import ResourceLimits
+from resile.engine.replay import fold_log, row_of
+from resile.errors import ResileError
+from resile.executors.local.prestart import Prestarted
+from resile.store.server_tables import SharedStore
+
+
+def carry_out(
+    store: SharedStore,
+    plan: RoundPlan,
+    limits: ResourceLimits,
+    listener: EngineListener,
+    launcher: Prestarted | None = None,
+) -> RunOutcome:
+    """Let the jobs of a plan run again, and drive the run on; refuse a plan that is out of date."""
+    row = row_of(store, plan.run)
+    if fold_log(store, row).seq != plan.seq:
+        message = f"run {plan.run} has changed since the plan was made"
+        raise ResileError("plan-out-of-date", message, hint=f"`resile recover {plan.run}` makes a new one")
+    return drive_existing(store, row, limits, listener, plan.events, launcher)
+
+
+def run_hook(command: str, run: int) -> str:
+    """Run the hook of a recovery, with the run's id as an argument; return why it failed, empty where it did not.
+
+    What it prints goes to our stderr, because stdout is for the answer.
+    """
+    words = [*shlex.split(command), str(run)]
+    env = {**os.environ, "RESILE_WORKFLOW_ID": str(run), "TORC_WORKFLOW_ID": str(run)}
+    try:
+        code = subprocess.run(words, env=env, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
+    except OSError as error:
+        return f"the recovery hook can't be started: {words[0]}: {error.strerror}"
+    if not code:
+        return ""
+    ended = f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code}"
+    return f"the recovery hook {ended}"
