@@ -18,6 +18,7 @@ from bench.claims import claims
 from bench.databases import postgres
 from bench.items import items, many_items
 from bench.measure import CommandFailed
+from bench.monitoring import monitoring
 from bench.report import document, filesystem, table
 from bench.servers import many_runs, parked, requests, start
 
@@ -31,6 +32,7 @@ CASES: dict[str, Case] = {
     "server-parked": parked,
     "server-requests": requests,
     "server-start": start,
+    "monitoring": monitoring,
 }
 TOOLS = ("ninja", "make", "xargs")
 DISK = "/var/tmp"

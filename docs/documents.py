@@ -41,6 +41,7 @@ from resile.commands.documents.dead_letters import (
 )
 from resile.commands.documents.plan import RunPlan
 from resile.commands.documents.recovery import Recovered
+from resile.commands.documents.resources import RunResources
 from resile.commands.documents.runs import Event, RunDocument, RunList
 from resile.commands.documents.tokens import NewTokenDocument, RevokedToken, TokenList
 from resile.explain.report import Explanation
@@ -59,6 +60,7 @@ DOCUMENTS: dict[str, type[Struct]] = {
     "logs": LogList,
     "logs --export": LogExport,
     "metrics": RunMetrics,
+    "resources": RunResources,
     "dlq list": DeadLetterList,
     "dlq show": DeadLetterDocument,
     "dlq stats": LetterStatistics,

@@ -1,0 +1,1 @@
+"""Failed runs: why they failed, what is granted, and what runs again."""

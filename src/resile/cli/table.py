@@ -10,7 +10,7 @@ under their first word.
 from __future__ import annotations
 
 from resile.cli.grammar import Command, Option
-from resile.cli.table_agents import AGENT_COMMANDS, RECOVERY_COMMANDS
+from resile.cli.table_agents import AGENT_COMMANDS, RECOVERY_COMMANDS, RESOURCES
 from resile.cli.table_daily import (
     CAPACITY,
     CHOICE,
@@ -281,6 +281,7 @@ _LOOK = (
         examples=("resile metrics 7", "resile metrics 7 --json"),
         exits=_LOOK_EXITS,
     ),
+    RESOURCES,
 )
 
 _DEAD_LETTERS = (

@@ -94,3 +94,17 @@ RECOVERY_COMMANDS = (
         exits=_RECOVERY_EXITS,
     ),
 )
+
+RESOURCES = Command(
+    "resources RUN [STEP]",
+    "commands.recovery.resources:resources",
+    "show what steps used, and what they should ask for",
+    about=(
+        "For each step what it asks for and had, the peak of its memory, the peak within which 95 % of its attempts "
+        "stay, CPU, time, reading and writing; and a request that fits: that peak and a fifth more. With --plot memory "
+        "and CPU over time, where the file has `resource_monitor`."
+    ),
+    options=(Option("--plot FILE", "draw the series: out.svg, or out.png with the extra resile[plot]", kind="file"),),
+    examples=("resile resources 7", "resile resources 7 solve --json", "resile resources 7 --plot memory.svg"),
+    exits=("0  shown", "2  there is no such run or step, or the call is wrong"),
+)

@@ -38,9 +38,10 @@ class Loaded(msgspec.Struct, frozen=True):
     """A workflow that can run, and its canonical JSON.
 
     `warnings` are those of `check`. `taken_for` says which system the file was taken for, if that is not clear.
-    `source` is the hash of the file. The store may cache the definition under `key`, if it is not empty.
-    If `is_changed`, the workflow is no longer that of the file: the call leaves steps out, or its folder decides about
-    worktrees.
+    `source` is the hash of the file. The store may cache the definition under `key`, if it is not empty. `learned` is
+    the memory of steps that ask for what they needed in earlier runs.
+    If `is_changed`, the workflow is no longer that of the file: the call leaves steps out, its folder decides about
+    worktrees, or it has learned memory.
     """
 
     workflow: Workflow
@@ -50,6 +51,7 @@ class Loaded(msgspec.Struct, frozen=True):
     source: str = ""
     key: str = ""
     is_changed: bool = False
+    learned: dict[str, int] = {}
 
     @property
     def definition_of_run(self) -> bytes:

@@ -13,7 +13,7 @@ import msgspec
 from resile.commands.documents.runs import RunDocument, run_document
 from resile.commands.load import remember
 from resile.commands.start.call import Given, ResourceLimits, RunCall
-from resile.commands.start.notices import notices_of, warning_lines
+from resile.commands.start.notices import learned_lines, notices_of, warning_lines
 from resile.commands.start.prepare import capacity_for, inputs_for, prepare
 from resile.commands.store_handle import StoreHandle
 from resile.core.actions import Note
@@ -94,12 +94,12 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     if before is None:
         remember(store, loaded)
     clock = clock_of()
-    first = RunStarted(clock.now(), capacity, inputs, options, clock.machine, loaded.source)
+    first = RunStarted(clock.now(), capacity, inputs, options, clock.machine, loaded.source, learned=loaded.learned)
     folder = os.getcwd()
     row, state = create(
         store, workflow, loaded.definition_of_run, first, output=output, directory=folder, labels=call.labels
     )
-    notices = warning_lines(loaded.warnings, call.path)
+    notices = [*warning_lines(loaded.warnings, call.path), *learned_lines(loaded.learned)]
     with hold_lease(store, row.id) as lease:
         row = own_folder(store, row)
         status = drive_engine(store, row, state, lease, [first], capacity, listener, launcher, clock, notices)

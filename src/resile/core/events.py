@@ -84,7 +84,10 @@ class _OfAttempt(_OfJob, frozen=True):
 
 
 class RunStarted(_OfRun, frozen=True, tag="run_started"):
-    """A run was created and an engine took it up; `source` is the hash of its file, `by` who handed it to a server."""
+    """A run was created and an engine took it up; `source` is the hash of its file, `by` who handed it to a server.
+
+    `learned` is the memory of steps that ask for what they needed in earlier runs, by step.
+    """
 
     capacity: Capacity
     inputs: dict[str, Any] = {}
@@ -92,6 +95,7 @@ class RunStarted(_OfRun, frozen=True, tag="run_started"):
     machine: Machine | None = None
     source: str = ""
     by: str = ""
+    learned: dict[str, int] = {}
 
 
 class RunResumed(_OfRun, frozen=True, tag="run_resumed"):

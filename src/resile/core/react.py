@@ -85,6 +85,8 @@ def _run_started(reaction: Reaction, event: events.RunStarted) -> None:
     _use_machine(state, event.machine)
     _use_capacity(state, event.capacity)
     started: dict[str, Any] = {"workflow": state.workflow.name, **({"actor": event.by} if event.by else {})}
+    if event.learned:
+        started["learned_memory_bytes"] = event.learned
     seq = reaction.note_run("playbook_started", "running", 0, **started)
     seq = reaction.note_run("workflow_initialized", "running", seq, steps=len(state.workflow.steps))
     open_root(reaction, seq)

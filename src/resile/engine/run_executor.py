@@ -19,6 +19,7 @@ from resile.model.workflow import Function, Workflow
 from resile.store.contract import RunRow
 
 if TYPE_CHECKING:
+    from resile.engine.loop import Listener
     from resile.executors.local.prestart import Prestarted
     from resile.executors.shared.hub import Hub
 
@@ -130,3 +131,12 @@ def _with_functions(
 def calls_functions(workflow: Workflow) -> bool:
     """Does a step call a Python function, here or in a workflow or a fan-out inside this one?"""
     return any(type(step.action) is Function for flow in workflows_within(workflow) for step in steps_of(flow))
+
+
+def listener_with_monitor(state: State, folder: str, listener: Listener) -> Listener:
+    """The listener of an engine; where the file asks for samples, a monitor of this machine hears of attempts first."""
+    if not state.workflow.monitor_seconds:
+        return listener
+    from resile.engine.monitoring.sampler import Monitor
+
+    return Monitor(folder, state.workflow.monitor_seconds).listen(listener)

@@ -77,7 +77,8 @@ class Ended(Struct, frozen=True, gc=False):
     `reason` says why the executor terminated it: "" (it did not), "timeout", "killed" (by `kill`), "oom" (it used
     more memory than it may). `spawn_stage` says what failed with `spawn_error`: "cwd" (its directory), "exec" (its
     program), "output" (its output could not be written). `oom_kills` counts out-of-memory kills that may explain a
-    SIGKILL. `pid` is set if the start was not reported: this report then covers both.
+    SIGKILL. `pid` is set if the start was not reported: this report then covers both. `io_bytes` is what it read from
+    and wrote to disks, where the executor knows it.
     """
 
     job: int
@@ -93,6 +94,7 @@ class Ended(Struct, frozen=True, gc=False):
     spawn_stage: str = ""
     oom_kills: int = 0
     pid: int = 0
+    io_bytes: int = 0
 
 
 class Returned(Struct, frozen=True, gc=False):

@@ -44,7 +44,7 @@ def outcome_of(ended: Ended, output: OutputReader, limits: Limits = NO_LIMITS, d
 
     `directory` is its working directory, for the message of a failed start.
     """
-    usage = Usage(max(0.0, ended.at - ended.started_at), ended.cpu_seconds, ended.rss_bytes_max)
+    usage = Usage(max(0.0, ended.at - ended.started_at), ended.cpu_seconds, ended.rss_bytes_max, ended.io_bytes)
     code = None if ended.spawn_error and ended.spawn_stage != "output" else exit_code(ended.wait_status)
     if code == 0 and not ended.reason and not ended.spawn_error:
         return Outcome(0, None, usage, ended.log)

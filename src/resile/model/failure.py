@@ -61,11 +61,12 @@ MATCHED_KINDS: tuple[FailureKind, ...] = tuple(kind for kind in get_args(Failure
 
 
 class Usage(Struct, frozen=True, array_like=True, gc=False):
-    """Resources that one attempt used, as the kernel measured them."""
+    """Resources that one attempt used, as the kernel measured them; `io_bytes` were read from and written to disk."""
 
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
     rss_bytes_max: int = 0
+    io_bytes: int = 0
 
 
 class LogRange(Struct, frozen=True, array_like=True, gc=False):

@@ -338,7 +338,8 @@ class Capture(Struct, frozen=True, array_like=True):
 class Resources(Struct, frozen=True, omit_defaults=True):
     """The resources that a step holds while it runs; zero asks for none.
 
-    `enforce`: an attempt that uses more memory is ended.
+    `enforce`: an attempt that uses more memory is ended. `memory_auto`: the memory is what the step needed in earlier
+    runs; 0 in the first run.
     """
 
     cpus: float = 0.0
@@ -346,6 +347,7 @@ class Resources(Struct, frozen=True, omit_defaults=True):
     gpus: int = 0
     runtime_seconds: float | None = None
     enforce: bool = False
+    memory_auto: bool = False
 
 
 class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -419,6 +421,7 @@ class Workflow(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     `templates` is the language of its texts; `failure_key` is the key for failure handling that messages name.
     With `condition_errors` fail, a condition that throws fails its step; else it does not hold.
+    Every `monitor_seconds` a sample is taken of what running attempts use; 0 takes none.
     `edition` is the edition of the core's decisions that its runs follow: a log folds as it did when it was written.
     """
 
@@ -442,4 +445,5 @@ class Workflow(Struct, frozen=True, omit_defaults=True, kw_only=True):
     memory_namespace: str = "default"
     cluster: Cluster | None = None
     condition_errors: Literal["skip", "fail"] = "skip"
+    monitor_seconds: float = 0.0
     edition: int = 1

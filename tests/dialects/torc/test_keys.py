@@ -120,18 +120,19 @@ CHANGES: dict[tuple[str, str], tuple[str, str]] = {
     **{("an action", key): (ASKS, f"{ASKS}, {key}: {value}") for key, value in (
         ("num_allocations", 2), ("start_one_worker_per_node", "true"), ("max_parallel_jobs", 3),
         ("persistent", "true"))},
+    ("the file", "resource_monitor"): ("jobs: []", "jobs: []\nresource_monitor: {granularity: time_series}"),
+    ("`resource_monitor`", "enabled"): ("granularity: time_series", "granularity: time_series, enabled: false"),
+    ("`resource_monitor`", "granularity"): ("granularity: summary", "granularity: TimeSeries"),
+    ("`resource_monitor`", "sample_interval_seconds"): (
+        "granularity: time_series", "granularity: time_series, sample_interval_seconds: 2"),
 }  # fmt: skip
 LABELS = {
     ("the file", "user"): "jobs: []\nuser: u",
     ("the file", "description"): "jobs: []\ndescription: d",
     ("the file", "project"): "jobs: []\nproject: p",
     ("the file", "metadata"): "jobs: []\nmetadata: {a: 1}",
-    ("the file", "resource_monitor"): "jobs: []\nresource_monitor: {enabled: true}",
     ("user data", "is_ephemeral"): "name: d, data: 1, is_ephemeral: true",
     ("an action", "scheduler_type"): f"{ASKS}, scheduler_type: slurm",
-    ("`resource_monitor`", "enabled"): "enabled: false",
-    ("`resource_monitor`", "granularity"): "granularity: time_series",
-    ("`resource_monitor`", "sample_interval_seconds"): "sample_interval_seconds: 2",
     ("`resource_monitor`", "generate_plots"): "generate_plots: true",
     ("`resource_monitor`", "metrics"): "metrics: [cpu]",
 }
@@ -169,12 +170,10 @@ def test_a_label_is_checked_and_documented(where: tuple[str, str]) -> None:
     """A label changes nothing, is documented as one, and is still refused where its value is nonsense."""
     table = next(table for table in TABLES if table.name == where[0])
     doc = table.keys[where[1]].doc
-    assert "abel" in doc or where[1] in ("resource_monitor", "scheduler_type")
+    assert "abel" in doc or where[1] == "scheduler_type"
     keys = LABELS[where]
     shape(keys, where[0])
-    # A monitor may have any key, so only what is no mapping is nonsense for it.
-    value = "[.nan]" if where[1] == "resource_monitor" else "{a: [.nan]}"
-    nonsense = PLACES[where[0]].replace("KEYS", keys.rpartition(f"{where[1]}:")[0] + f"{where[1]}: {value}")
+    nonsense = PLACES[where[0]].replace("KEYS", keys.rpartition(f"{where[1]}:")[0] + f"{where[1]}: {{a: [.nan]}}")
     assert [found.severity for found in findings(nonsense) if found.code in ("type", "value", "unknown-key")][:1] == [
         "error"
     ]

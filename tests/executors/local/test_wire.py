@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from resile.executors.contract import Ended, Launch, Started, Withdrawn
 from resile.executors.local import recovery, wire
@@ -103,15 +104,17 @@ def test_an_ended_line_is_read_as_it_was_written() -> None:
         b"3 2",
         5.0,
         6.5,
-        (9, 0.5, 4096),
+        (9, 0.5, 4096, 1024),
         (b"t-0-1", 10, 1, 20, 2),
         reason=b"timeout",
         output_errno=28,
         oom_kills=1,
     )
-    assert line == b"E 3 2 5.000000 6.500000 9 0.500000 4096 t-0-1 10 1 20 2 timeout 28 output 1\n"
+    assert line == b"E 3 2 5.000000 6.500000 9 0.500000 4096 t-0-1 10 1 20 2 timeout 28 output 1 1024\n"
     log = LogRange("launcher/t-0-1", 10, 1, 20, 2)
-    assert wire.read_ended(line.split(), 71) == Ended(3, 2, 5.0, 6.5, 9, 0.5, 4096, log, "timeout", 28, "output", 1, 71)
+    report = Ended(3, 2, 5.0, 6.5, 9, 0.5, 4096, log, "timeout", 28, "output", 1, 71, 1024)
+    assert wire.read_ended(line.split(), 71) == report
+    assert wire.read_ended(line.split()[:-1], 71) == replace(report, io_bytes=0)
 
 
 def test_an_attempt_that_could_not_start_has_no_log() -> None:

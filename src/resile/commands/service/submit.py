@@ -134,7 +134,7 @@ def submit_text(store: Store, call: TextCall, options: SubmitOptions) -> Submitt
             failure_routing=call.failure_routing,
             force=call.force,
         )
-        found = _hand_over(store, asked, prepare_loaded(asked, loaded), options, call.output, directory)
+        found = _hand_over(store, asked, prepare_loaded(asked, loaded, store), options, call.output, directory)
     except BaseException:
         shutil.rmtree(own, ignore_errors=True)
         raise
@@ -261,7 +261,7 @@ def _hand_over(
         return _known_run(store, known, loaded.source, inputs)
     clock = clock_of()
     made = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
-    first = RunStarted(clock.now(), capacity, inputs, made, clock.machine, loaded.source, options.by)
+    first = RunStarted(clock.now(), capacity, inputs, made, clock.machine, loaded.source, options.by, loaded.learned)
     try:
         row, _ = create(
             store,

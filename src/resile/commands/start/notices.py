@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from resile.commands.load import STDIN_NAME, CompileOptions, load, read_source, shown_secrets
 from resile.errors import ResileError
 from resile.model.codec import sha256_hex
+from resile.model.limits import size
 
 if TYPE_CHECKING:
     from resile.core.state import State
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from resile.store.contract import RunRow, Store
 
 WARNINGS_MAX = 20
+
+
+def learned_lines(learned: dict[str, int]) -> list[str]:
+    """What was learned about the memory of steps, a line for each; of very many the first ones."""
+    lines = [f"{name} asks for {size(count)}: what it needed in earlier runs" for name, count in learned.items()]
+    return lines[:WARNINGS_MAX]
 
 
 def warning_lines(warnings: Iterable[Diagnostic], file: str) -> list[str]:

@@ -36,11 +36,15 @@ def prepare(call: RunCall, store: Store | None) -> tuple[Loaded, dict[str, Any],
         loaded = load(call.path, store, call.compile_options)
     else:
         loaded = Loaded(call.workflow, codec.encode(call.workflow), tuple(shown_secrets(call.workflow)))
-    return prepare_loaded(call, loaded)
+    return prepare_loaded(call, loaded, store)
 
 
-def prepare_loaded(call: RunCall, loaded: Loaded) -> tuple[Loaded, dict[str, Any], Capacity]:
+def prepare_loaded(call: RunCall, loaded: Loaded, store: Store | None) -> tuple[Loaded, dict[str, Any], Capacity]:
     """As `prepare`, of a workflow that is compiled already."""
+    if b'"memory_auto":true' in loaded.definition:
+        from resile.commands.resources.learned import with_learned_memory
+
+        loaded = with_learned_memory(loaded, store)
     if call.choice:
         from resile.commands.start.leave_out import leave_out
 

@@ -34,6 +34,11 @@ _read_path = non_empty(text, "`workflow`")
 
 _compiling: ContextVar[CallStack | None] = ContextVar("compiling", default=None)
 """The call stack of the child that is being compiled; None outside of children."""
+# The keys that only the outermost file may have.
+_OF_RUN = {
+    "max_parallel": "leave it out here; `max_parallel` in a map bounds its items",
+    "resource_monitor": "leave it out here",
+}
 
 
 def read_child(reading: NativeReading, key: Scalar, fields: dict[str, Any]) -> Child | None:
@@ -102,12 +107,14 @@ def _from_file(reading: NativeReading, path: str, node: Node) -> Workflow | None
     return workflow
 
 
-def refuse_parallel(reading: NativeReading, root: Mapping) -> None:
-    """Refuse `max_parallel` in a called native workflow: all steps of a run share the caller's limit."""
-    if reading.dialect == "native" and (reading.level or _compiling.get() is not None):
-        message = "`max_parallel` has no meaning in a workflow that another one calls: the caller's counts"
-        hint = "leave it out here; `max_parallel` in a map bounds its items"
-        reading.report.error("conflict", message, root.entries["max_parallel"][0], hint=hint)
+def refuse_settings_of_run(reading: NativeReading, root: Mapping) -> None:
+    """Refuse settings of a whole run in a called native workflow: all steps of a run share the caller's."""
+    if reading.dialect != "native" or not (reading.level or _compiling.get() is not None):
+        return
+    for key, hint in _OF_RUN.items():
+        if key in root.entries:
+            message = f"`{key}` has no meaning in a workflow that another one calls: the caller's counts"
+            reading.report.error("conflict", message, root.entries[key][0], hint=hint)
 
 
 def _inline(reading: NativeReading, node: Mapping) -> tuple[Workflow | None, str]:

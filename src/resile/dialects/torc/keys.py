@@ -113,9 +113,10 @@ ACTION = key_table(
 )  # fmt: skip
 MONITOR = key_table(
     "`resource_monitor`",
-    Key("enabled", "boolean", "A label.", boolean),
-    one_of("granularity", "A label.", "summary", "time_series", "Summary", "TimeSeries"),
-    Key("sample_interval_seconds", "integer", "A label.", integer(1, COUNT_MAX)),
+    Key("enabled", "boolean", "`false`: take no samples.", boolean),
+    one_of("granularity", "`time_series`: take samples of running jobs.", "summary", "time_series", "Summary",
+        "TimeSeries"),
+    Key("sample_interval_seconds", "integer", "How often a sample is taken; 5 by default.", integer(1, COUNT_MAX)),
     Key("generate_plots", "boolean", "A label.", boolean),
     Key("metrics", "list of texts", "A label.", read.texts),
 )  # fmt: skip
@@ -135,7 +136,7 @@ WORKFLOW = key_table(
     Key("slurm_schedulers", "list", "Kinds of allocations by name; kept for a cluster."),
     Key("slurm_defaults", "mapping", "Options of every scheduler; kept for a cluster.", read.options),
     Key("actions", "list of actions", "Actions at events of the run."),
-    Key("resource_monitor", "mapping", "Labels: usage is always measured."),
+    Key("resource_monitor", "mapping", "Samples of running jobs; peaks are always measured."),
     Key("use_pending_failed", "boolean", "`true`: park a failure that no rule answers.", boolean),
     one_of("jobs_sort_method", "The order in which ready jobs start.", *SORT_METHODS),
     Key("compute_node_expiration_buffer_seconds", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),

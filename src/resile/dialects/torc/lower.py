@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, describe
+from resile.dialects.native.keys.steps import MONITOR_SECONDS_DEFAULT
 from resile.dialects.native.nodes import WorkflowPart, items_of, node_of, sequence, step_node, text_in, value_of, word
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.diagnostics import did_you_mean
@@ -54,6 +55,7 @@ class Lowering:
         self.names = self.dependencies.names
         self.used: set[tuple[str, str]] = set()
         self.machines: dict[str, int] = {}
+        self.monitor_seconds = 0.0
         self.parts: dict[tuple[str, str], dict[str, _Entry]] = {}
 
     def lower(self) -> Mapping:
@@ -92,6 +94,7 @@ class Lowering:
             resile=1,
             name=self.root.entries["name"][1] if "name" in self.fields else None,
             shell_program="bash",
+            resource_monitor={"interval": self.monitor_seconds} if self.monitor_seconds else None,
             failure_handlers={name: {"rules": handler.rules} for name, handler in self.handlers.items()},
             steps=steps.make_node(self.root),
             cluster=make_cluster(self.reading, self.root, self.fields, settings) or None,
@@ -126,11 +129,23 @@ class Lowering:
                 message = f"`{shorten(name)}` of `resource_monitor` changes nothing: Resile has no such setting"
                 hint = did_you_mean(name, MONITOR.keys, "keys")
                 report.warning("unknown-key", message, monitor.entries[name][0], hint=hint)
-            read_mapping(self.reading, without_nulls(Mapping(known, monitor.line, monitor.column)), MONITOR)
-            message = "`resource_monitor` changes nothing: what an attempt uses is measured by the kernel, always"
-            report.notice("label", message, self.root.entries["resource_monitor"][0], hint="see `resile metrics`")
+            fields = read_mapping(self.reading, without_nulls(Mapping(known, monitor.line, monitor.column)), MONITOR)
+            self._read_monitor(monitor, fields)
         elif monitor is not None:
             report.error("type", f"`resource_monitor` must be a mapping, not {describe(monitor)}", monitor)
+
+    def _read_monitor(self, monitor: Mapping, fields: dict[str, Any]) -> None:
+        """Take samples where Torc would keep a series of them; peaks are always measured."""
+        report, place = self.reading.report, self.root.entries["resource_monitor"][0]
+        series = str(fields.get("granularity", "")).lower().replace("_", "") == "timeseries"
+        if series and fields.get("enabled", True):
+            self.monitor_seconds = float(fields.get("sample_interval_seconds", MONITOR_SECONDS_DEFAULT))
+            if fields.get("generate_plots"):
+                message = "`generate_plots` changes nothing: `resile resources RUN --plot FILE` draws the samples"
+                report.notice("label", message, monitor.entries["generate_plots"][0])
+            return
+        message = "`resource_monitor` changes nothing: what an attempt uses is measured by the kernel, always"
+        report.notice("label", message, place, hint="see `resile resources`; `granularity: time_series` takes samples")
 
     def _make_step(self, job: Job) -> _Entry:
         """Make the step of a job, without its needs; jobs that name the same handler or resources share those nodes."""

@@ -58,6 +58,8 @@ GREETING_END = GREETING_ENDS + b"\n"
 COMPACTED = b"C"
 ABOUT_ATTEMPTS = frozenset((BEGINS, STARTED, ENDED, WITHDRAWN, LOST))
 _NONE = b"-"
+# The words of an E line of a launcher that did not count what was read and written.
+_ENDED_WORDS = 17
 _OF_STARTS = (BEGINS + b" ", STARTED + b" ")
 
 
@@ -249,19 +251,22 @@ def ended_line(
     key: bytes,
     started_at: float,
     at: float,
-    usage: tuple[int, float, int],
+    usage: tuple[int, float, int, int],
     log: tuple[bytes, int, int, int, int],
     reason: bytes,
     output_errno: int,
     oom_kills: int,
 ) -> bytes:
-    """An attempt is over; `usage` is wait status, CPU seconds and bytes, `log` the segment and two offsets and lengths.
+    """An attempt is over; `usage` is wait status, CPU seconds, bytes of memory and of reading and writing, `log` the
+    segment and two offsets and lengths.
 
     `reason` says why the launcher terminated it, `output_errno` why its output could not be written.
     """
     stage = b"output" if output_errno else _NONE
-    numbers = (*usage, *log, reason or _NONE, output_errno, stage, oom_kills)
-    return b"E %s %.6f %.6f %d %.6f %d %s %d %d %d %d %s %d %s %d\n" % (key, started_at, at, *numbers)
+    status, cpu_seconds, rss_bytes_max, io_bytes = usage
+    measured = (status, cpu_seconds, rss_bytes_max)
+    numbers = (*measured, *log, reason or _NONE, output_errno, stage, oom_kills, io_bytes)
+    return b"E %s %.6f %.6f %d %.6f %d %s %d %d %d %d %s %d %s %d %d\n" % (key, started_at, at, *numbers)
 
 
 def refused_line(key: bytes, at: float, errno: int, stage: bytes) -> bytes:
@@ -314,7 +319,9 @@ def read_ended(words: list[bytes], pid: int = 0) -> Ended:
     """The report of an E line; `pid` is set if it also covers the start."""
     from resile.executors.contract import Ended
 
-    _, job, attempt, started, at, status, cpu, rss, *log, reason, errno, stage, oom = words
+    # An older launcher, which may still run, does not say what was read and written.
+    words = words if len(words) > _ENDED_WORDS else [*words, b"0"]
+    _, job, attempt, started, at, status, cpu, rss, *log, reason, errno, stage, oom, io_bytes = words
     return Ended(
         int(job),
         int(attempt),
@@ -329,6 +336,7 @@ def read_ended(words: list[bytes], pid: int = 0) -> Ended:
         "" if stage == _NONE else stage.decode(),
         int(oom),
         pid,
+        int(io_bytes),
     )
 
 

@@ -32,6 +32,10 @@ ROOTS = ("inputs", "env", "steps", "execution", "item", "item_index", "item_id",
 VERSION = 1
 CPUS_MAX = 1_000_000
 GPUS_MAX = 10_000
+# The word for memory that is learned from earlier runs.
+AUTO = "auto"
+MONITOR_SECONDS_DEFAULT = 5.0
+MONITOR_SECONDS_MIN = 0.1
 
 
 def _inputs(reading: Reading, node: Node) -> Any:
@@ -140,10 +144,28 @@ def capture_name(reading: Reading, name: str, node: Node) -> bool:
     return False
 
 
+def _memory(reading: Reading, node: Node) -> Any:
+    """Read a size, or `auto`."""
+    return AUTO if isinstance(node, Scalar) and node.value == AUTO else read.memory(reading, node)
+
+
+def _monitor(reading: Reading, node: Node) -> Any:
+    """Read how often samples are taken, in seconds."""
+    fields = read_mapping(reading, node, MONITOR)
+    seconds = fields.get("interval", MONITOR_SECONDS_DEFAULT)
+    if seconds < MONITOR_SECONDS_MIN:
+        message = f"samples are taken every {MONITOR_SECONDS_MIN:g} s at most, not every {seconds:g} s"
+        reading.report.error("value", message, node, hint="write `interval: 1s`")
+        return INVALID
+    return seconds
+
+
 def _resources(reading: Reading, node: Node) -> Any:
     """Read the resources of a step; `memory` is enforced unless the file says otherwise."""
     fields = read_mapping(reading, node, RESOURCES)
     escalate = fields.pop("escalate", None)
+    if fields.get("memory_bytes") == AUTO:
+        fields |= {"memory_bytes": 0, "memory_auto": True}
     if "memory_bytes" in fields:
         fields.setdefault("enforce", True)
     elif "enforce" in fields:
@@ -201,11 +223,16 @@ SECRET = table(
 RESOURCES = table(
     "resources", "The resources that a step reserves while it runs.",
     Key("cpus", "number", "Processors, parts of one included.", read.number(0.001, CPUS_MAX)),
-    Key("memory", "size", "Memory: bytes, or `512m`, `4g`, `4GiB`.", read.memory, "memory_bytes"),
+    Key("memory", "size", "Memory: bytes, or `512m`, `4g`, `4GiB`; `auto`: what the step needed in earlier runs.",
+        _memory, "memory_bytes"),
     Key("gpus", "whole number", "Whole graphics processors, given as CUDA_VISIBLE_DEVICES.", read.integer(0, GPUS_MAX)),
     Key("runtime", "duration", "Enforced like `timeout`.", read.duration, "runtime_seconds"),
     Key("escalate", "mapping", "Ask for more and try again after oom or a timeout."),
     read.true_or_false("enforce", "`false`: reserve `memory`, and let the step use more."),
+)  # fmt: skip
+MONITOR = table(
+    "resource_monitor", "Samples of memory and CPU of running attempts, for `resile resources`.",
+    Key("interval", "duration", "How often a sample is taken; every 5 s by default.", read.duration),
 )  # fmt: skip
 NEED = table(
     "a need", "Steps to wait for, and what satisfies the need.",
@@ -317,6 +344,8 @@ WORKFLOW_KEYS = table(
         max_parallel),
     Key("grace", "duration", "The time between SIGTERM and SIGKILL, for every step.", read.duration_or_zero,
         "grace_seconds"),
+    Key("resource_monitor", "mapping", "Sample memory and CPU of the steps while they run.", _monitor,
+        "monitor_seconds"),
     Key("shell_program", "text", "The shell for every step; `sh` by default.", read.program),
     read.true_or_false("errexit", "`errexit` for every step."),
     Key("agent", "command or mapping", "The agent that `agent` steps ask; `claude -p` by default.",
@@ -338,5 +367,6 @@ WORKFLOW = replace(WORKFLOW_KEYS, under_ir=IR_WORKFLOW.keys, elsewhere=WORKFLOW_
 
 TABLES: tuple[Table, ...] = (
     WORKFLOW, STEP_KEYS, FOREACH, COMMAND, *FANOUT_TABLES, *FAILURE_TABLES, NEED, ARCS, ARC, read.CONDITION, RESOURCES,
-    HTTP_KEYS, PYTHON_KEYS, FILE, AGENT_SETTINGS, PROMPT, ASK_KEYS, INPUT, SECRET
+    HTTP_KEYS, PYTHON_KEYS, FILE, AGENT_SETTINGS, PROMPT, ASK_KEYS, INPUT, SECRET,
+    MONITOR
 )  # fmt: skip

@@ -86,6 +86,8 @@ def workflow_block(workflow: Workflow, writer: Writer) -> Block:
     program = _program(workflow)
     written = Block({"name": workflow.name})
     written |= written_fields(workflow, WORKFLOW, "max_parallel", "grace_seconds")
+    if workflow.monitor_seconds:
+        written["resource_monitor"] = {"interval": workflow.monitor_seconds}
     if program != "sh":
         written["shell_program"] = program
     if any(errexit_of(step.action) is False for step in steps_of(workflow)):

@@ -156,6 +156,8 @@ class Writer:
         resources: dict[str, Any] = {}
         if step.resources is not None:
             resources = values.written_fields(step.resources, RESOURCES)
+            if step.resources.memory_auto:
+                resources["memory"] = "auto"
             if resources.pop("enforce", None) is None and "memory" in resources:
                 resources["enforce"] = False
 

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 LISTEN_AFTER_SECONDS = 0.005
 CHECK_AGAIN_SECONDS = 0.1
+# The unit in which the kernel counts what a process reads and writes.
+IO_BLOCK_BYTES = 512
 SWEEP_SECONDS = 1.0
 GIVE_UP_SECONDS = 5.0
 TIMEOUT, KILLED = b"timeout", b"killed"
@@ -248,7 +250,9 @@ class Attempts:
         posix.waitid(posix.P_PID, pid, posix.WEXITED | posix.WNOWAIT)
         with self.lock:
             _, status, usage = posix.wait4(pid, 0)
-            self.leader_exited(slot, (status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024))
+            io_bytes = (usage.ru_inblock + usage.ru_oublock) * IO_BLOCK_BYTES
+            cpu_seconds = usage.ru_utime + usage.ru_stime
+            self.leader_exited(slot, (status, cpu_seconds, usage.ru_maxrss * 1024, io_bytes))
 
     def leader_started(self, slot: Slot, pid: int, timeout_seconds: float) -> None:
         """Note that the leader of an attempt runs, and signal it if the attempt was killed before it had a pid."""
@@ -279,7 +283,7 @@ class Attempts:
             self.refuse(key, errno, stage)
         self.refill(slot)
 
-    def leader_exited(self, slot: Slot, usage: tuple[int, float, int]) -> None:
+    def leader_exited(self, slot: Slot, usage: tuple[int, float, int, int]) -> None:
         """Finish an attempt whose leader exited; if it is being terminated, its other processes must end first."""
         slot.usage = usage
         slot.reaped = True

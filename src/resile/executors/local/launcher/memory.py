@@ -114,8 +114,8 @@ class MemoryLimits:
             if kills and slot.usage[0] in KILLED_BY_KERNEL and not slot.reason:
                 slot.reason = OOM
             self.leave(slot)
-        status, cpu_seconds, rss_bytes_max = slot.usage
-        slot.usage = (status, cpu_seconds, max(rss_bytes_max, slot.memory_peak))
+        status, cpu_seconds, rss_bytes_max, io_bytes = slot.usage
+        slot.usage = (status, cpu_seconds, max(rss_bytes_max, slot.memory_peak), io_bytes)
 
     def kernel_kills(self, slot: Slot) -> int:
         """The out-of-memory kills on this machine that may explain the end of an attempt."""

@@ -170,7 +170,7 @@ class Slot:
         self.started = self.deadline = self.grace_seconds = 0.0
         self.listened = self.has_orphans = self.reaped = False
         self.interrupted.acquire(blocking=False)
-        self.usage: tuple[int, float, int] = (0, 0.0, 0)
+        self.usage: tuple[int, float, int, int] = (0, 0.0, 0, 0)
         # The memory that all processes of the attempt may use (0: no limit), the most that was seen, and its cgroup.
         self.memory_max = self.memory_peak = 0
         self.measured_at = 0.0

@@ -1,0 +1,1 @@
+"""Samples of what running attempts use, where a file asks for them."""

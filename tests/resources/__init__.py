@@ -1,0 +1,1 @@
+"""What attempts used: samples, suggestions, plots, and memory that is learned."""
