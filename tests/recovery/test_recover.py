@@ -108,15 +108,15 @@ def test_a_timeout_gets_more_time_than_its_step_says(program: Program) -> None:
     program.call("run", program.write(SLOW), code=1)
     document = program.json("recover", "1", "--runtime-multiplier", "3", code=0)
     (slow,) = document["plan"]
-    assert (slow["diagnosis"], slow["granted"], slow["next"]) == (
-        "timeout",
-        {"memory_bytes": None, "runtime_seconds": 0.4},
-        {"memory_bytes": None, "runtime_seconds": 2.0},
-    )
+    assert (slow["diagnosis"], slow["granted"]) == ("timeout", {"memory_bytes": None, "runtime_seconds": 0.4})
+    granted = slow["next"]["runtime_seconds"]
+    # A loaded machine ends it later than at its limit, and the longer of the two counts.
+    assert granted >= 2.0
+    assert granted == int(granted)
     assert (document["status"], document["rounds"], effects(program)) == ("completed", 1, ["try", "try"])
     events = program.call("events", "list", "1", "--type", "run_resumed", "--json", code=0).stdout
     assert msgspec.json.decode(events)["data"]["remedies"] == [
-        {"job": 1, "step": "slow", "diagnosis": "timeout", "runtime_seconds": 2.0}
+        {"job": 1, "step": "slow", "diagnosis": "timeout", "runtime_seconds": granted}
     ]
     assert program.json("recover", "1") == {"version": 1, "run": 1, "status": "completed", "rounds": 0, "plan": []}
 

@@ -129,9 +129,7 @@ def _with_memory(state: State, failed: FailedJob, found: Diagnosis, options: Rec
 def _with_time(state: State, failed: FailedJob, found: Diagnosis, options: RecoveryOptions) -> _Decision:
     """A job that ran out of time gets more, up to the ceiling."""
     wall = failed.last.usage.wall_seconds if failed.last is not None else 0.0
-    # A job that was ended at its limit has run a little longer than that.
-    ran = failed.granted_seconds or wall
-    needed = max(ran, wall) if wall > ran * 1.1 else ran
+    needed = max(failed.granted_seconds, wall)
     if needed >= options.runtime_seconds_max:
         text = f"{found.evidence}; it needs more than {options.runtime_seconds_max:g}s, --runtime-max"
         return _Decision(failed, Diagnosis("hopeless", text), "stay")
