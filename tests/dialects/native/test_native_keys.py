@@ -54,6 +54,11 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("the workflow", "resile"): [(workflow_with("").dialect, "native")],
     ("the workflow", "name"): [(workflow_with("name: nightly").name, "nightly"), (workflow_with("").name, "flow")],
     ("the workflow", "max_parallel"): [(workflow_with("max_parallel: 3").max_parallel, 3)],
+    ("the workflow", "resource_monitor"): [
+        (workflow_with("resource_monitor: {}").monitor_seconds, 5.0),
+        (workflow_with("").monitor_seconds, 0.0),
+    ],
+    ("resource_monitor", "interval"): [(workflow_with("resource_monitor: {interval: 500ms}").monitor_seconds, 0.5)],
     ("the workflow", "grace"): [
         (workflow_with("grace: 2s").grace_seconds, 2.0),
         (workflow_with("grace: 0").grace_seconds, 0.0),
@@ -238,7 +243,10 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ],
     ("resources", "escalate"): [(escalating("").change, Escalation())],
     ("resources", "cpus"): [(step_with("shell: x, resources: {cpus: 0.5}").resources, Resources(cpus=0.5))],
-    ("resources", "memory"): [(step_with("shell: x, resources: {memory: 4g}").resources, Resources(memory_bytes=4 * 1024**3, enforce=True))],
+    ("resources", "memory"): [
+        (step_with("shell: x, resources: {memory: 4g}").resources, Resources(memory_bytes=4 * 1024**3, enforce=True)),
+        (step_with("shell: x, resources: {memory: auto}").resources, Resources(memory_auto=True, enforce=True)),
+    ],
     ("resources", "enforce"): [(step_with("shell: x, resources: {memory: 1k, enforce: false}").resources, Resources(memory_bytes=1024))],
     ("resources", "gpus"): [(step_with("shell: x, resources: {gpus: 1}").resources, Resources(gpus=1))],
     ("resources", "runtime"): [(step_with("shell: x, resources: {runtime: 1h}").resources, Resources(runtime_seconds=3600.0))],

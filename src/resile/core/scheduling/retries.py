@@ -51,13 +51,13 @@ def retry(reaction: Reaction, event: RetryRequested) -> None:
         _open_run(reaction, event)
     reaction.note("step_judged", job, {"verdict": "retry", "by": event.by, "reason": event.reason})
     reaction.summarize_route(job, "judge", "retry", None, event.reason or "retry")
-    job.memory_bytes = event.grant.memory_bytes or job.memory_bytes
-    job.runtime_seconds = event.grant.runtime_seconds or job.runtime_seconds
     if job.status is RUNNING:
         # What it ends with counts no more.
         job.stale = True
         reaction.order(KillAttempt(job.id, job.attempt, job.last_event_seq))
         return
+    job.memory_bytes = event.grant.memory_bytes or job.memory_bytes
+    job.runtime_seconds = event.grant.runtime_seconds or job.runtime_seconds
     scope = state.scopes[job.scope]
     again = [job, *(other for other in state.jobs_in(scope) if _waited_for(other, job))]
     for other in again:
