@@ -117,7 +117,7 @@ def complete(program: Program, line: str, shell: str = "bash") -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("resile re", ["resume", "rerun", "reset", "recover", "rehearse"]),
+        ("resile re", ["resume", "rerun", "reset", "recover", "resources", "rehearse"]),
         ("resile --db x.db ch", ["check"]),
         ("resile events ", ["list", "follow"]),
         ("resile events list 1 --t", ["--type", "--token-file"]),
@@ -149,7 +149,7 @@ def test_shells_agree(program: Program, shell: str) -> None:
     """Each shell offers commands, options, choices, files and folders alike."""
     program.write("resile: 1\n")
     (program.folder / "deep").mkdir()
-    assert sorted(complete(program, "resile re", shell)) == ["recover", "rehearse", "rerun", "reset", "resume"]
+    assert sorted(complete(program, "resile re", shell)) == ["recover", "rehearse", "rerun", "reset", "resources", "resume"]
     assert complete(program, "resile dlq st", shell) == ["stats"]
     assert complete(program, "resile run --no-f", shell) == ["--no-failure-routing"]
     assert complete(program, "resile completion z", shell) == ["zsh"]
