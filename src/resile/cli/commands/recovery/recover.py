@@ -36,6 +36,9 @@ def recover(call: Call) -> int:
         from resile.cli.commands.agents import recover as recover_by_agent
 
         return recover_by_agent(call, command)
+    if call.server:
+        hint = "run it on the server's machine, with --db; `--agent` works through a server"
+        raise refusal("`resile recover` without --agent works on a database", hint)
     return Recovery(call, options_of(call)).go_through(dry_run=call.flag("dry-run"))
 
 
