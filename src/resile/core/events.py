@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from resile.model.failure import Failure, Outcome
+from resile.model.failure import Failure, Fingerprint, Outcome
 from resile.model.items import Item, LetterGroup
 
 
@@ -65,6 +65,31 @@ class Remedy(Struct, frozen=True, omit_defaults=True):
     failure: Failure | None = None
 
 
+class CachedStep(Struct, frozen=True, omit_defaults=True):
+    """What a run takes over from an earlier `run` for a step that did not change.
+
+    `values` are the names that it captured, `outputs` the values of its child workflow.
+    """
+
+    run: int
+    exit_code: int | None = None
+    values: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
+    fingerprint: Fingerprint | None = None
+
+
+class Cached(Struct, frozen=True, omit_defaults=True):
+    """What a run takes over from an earlier one: steps by name, and its memory.
+
+    Arcs had `reached` these other steps, with these `arguments`, from steps that are taken over.
+    """
+
+    steps: dict[str, CachedStep]
+    reached: tuple[str, ...] = ()
+    arguments: dict[str, dict[str, Any]] = {}
+    memory: dict[str, dict[str, Any]] = {}
+
+
 class _OfRun(Struct, frozen=True, omit_defaults=True):
     """An event of a run, with its time."""
 
@@ -96,6 +121,7 @@ class RunStarted(_OfRun, frozen=True, tag="run_started"):
     source: str = ""
     by: str = ""
     learned: dict[str, int] = {}
+    cached: Cached | None = None
 
 
 class RunResumed(_OfRun, frozen=True, tag="run_resumed"):
@@ -120,12 +146,14 @@ class AttemptStarted(_OfAttempt, frozen=True, tag="attempt_started", gc=False):
 class AttemptEnded(_OfAttempt, frozen=True, tag="attempt_ended", gc=False):
     """An attempt ended with an outcome; `canceled` where the engine killed it on request.
 
-    An attempt that ended before its start was reported carries its `pid`: this event then reports both.
+    An attempt that ended before its start was reported carries its `pid`: this event then reports both. The
+    `fingerprint` is there where the results depend on more than the definition.
     """
 
     outcome: Outcome
     canceled: bool = False
     pid: int = 0
+    fingerprint: Fingerprint | None = None
 
 
 class AttemptAdopted(_OfAttempt, frozen=True, tag="attempt_adopted"):
@@ -262,13 +290,17 @@ class EpochStarted(_OfRun, frozen=True, tag="epoch_started"):
     """A user restarted the run in a new epoch; with `failed_only` what completed stays completed, at any depth.
 
     `inputs` are its inputs from now on; None keeps those that it has. A recovery names the failures that it answers by
-    its `remedies`: all other failures stay as they are.
+    its `remedies`: all other failures stay as they are. With `again` only these steps run again, and those that did not
+    complete; `definition` is the workflow from now on, where that is another, and `source` the hash of its file.
     """
 
     failed_only: bool = False
     by: str = ""
     inputs: dict[str, Any] | None = None
     remedies: tuple[Remedy, ...] | None = None
+    again: tuple[str, ...] | None = None
+    definition: str = ""
+    source: str = ""
 
 
 Event = (

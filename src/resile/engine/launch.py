@@ -28,12 +28,13 @@ from resile.executors.contract import Launch
 from resile.languages.contract import render_text
 from resile.languages.references import ValueRefused, write_text
 from resile.languages.surroundings import failed_job
-from resile.model.failure import Failure, Outcome, contract_failure
+from resile.model.failure import Failure, Fingerprint, Outcome, contract_failure
 from resile.model.folders import create_file, make_folder, put_in_place
-from resile.model.workflow import FanOut, Step
+from resile.model.workflow import FanOut, Function, Noop, Python, Query, Shell, Step, Validate
 
 if TYPE_CHECKING:
     from resile.engine.evaluation.evaluators import Evaluators
+    from resile.engine.fingerprints.record import Recorder
     from resile.languages.contract import Visible
 
 # The folders of attempts' files (the second is that of the functions' executor, whose import takes long); the ending of
@@ -43,6 +44,10 @@ SCRIPTS, CALLS, HEAD = "scripts", "functions", "head"
 ARGUMENT_BYTES_MAX = 128 * 1024 - 1
 # Runs a command with a file on standard input: $0 is the file, the rest the command.
 _FROM_FILE = b'exec "$@" < "$0"'
+# Actions that may name files that they read; those that name no variable of the environment; those that are commands.
+_NAME_FILES = frozenset((Python, Query, FanOut))
+_NAME_NOTHING = frozenset((Noop, Function))
+_COMMANDS = frozenset((Shell, Validate))
 
 Argv = tuple[bytes, ...]
 Variables = tuple[tuple[bytes, bytes], ...]
@@ -165,6 +170,7 @@ class Performer:
         self.directory = directory
         self.folder = folder
         self._run_env = run_env
+        self._recorder: Recorder | None = None
         # The files with values, by attempt; an earlier engine may have left some.
         self.files = _files_left_in(folder)
 
@@ -180,6 +186,8 @@ class Performer:
         try:
             memory = self.evaluators.step_events.enter(job, step) if step.effects else {}
             prepared = prepare_of(type(step.action))(Attempt(self, order, job, step, memory))
+            if step.reads or type(step.action) in _NAME_FILES:
+                self.recorder.begin(job, order.attempt, step)
             self.values.texts.refuse_lost()
             return prepared
         except ValueRefused as problem:
@@ -187,6 +195,25 @@ class Performer:
         except UnicodeError:
             message = "a value is no valid text: it holds half a character (a lone surrogate)"
             return self._refuse(job, step, contract_failure(message, "no valid text"))
+
+    @property
+    def recorder(self) -> Recorder:
+        """Makes fingerprints; imported with the first step that has one."""
+        if self._recorder is None:
+            from resile.engine.fingerprints.record import Recorder
+
+            self._recorder = Recorder(self, self._run_env["OUTPUT_DIR"])
+        return self._recorder
+
+    def fingerprint_of(self, number: int, attempt: int, *, succeeded: bool) -> Fingerprint | None:
+        """What the results of an attempt depend on beyond its definition, at its end."""
+        job = self.state.jobs.get(number)
+        if job is None or not _has_fingerprint(self.state.step_of(job)):
+            return None
+        if not succeeded:
+            self.recorder.forget(number, attempt)
+            return None
+        return self.recorder.end(job, attempt, self.state.step_of(job), self.values.public_env, self.secrets)
 
     def _refuse(self, job: Job, step: Step, failure: Failure) -> Outcome:
         """The outcome of an attempt that can't start, after the step's cases; a loop's cases are evaluated later."""
@@ -271,6 +298,14 @@ class Performer:
         for path in self.files.pop((job, attempt), ()):
             with suppress(FileNotFoundError):
                 os.unlink(path)
+
+
+def _has_fingerprint(step: Step) -> bool:
+    """May the results of a step depend on more than its definition? For plain commands a quick look answers it."""
+    action = step.action
+    if type(action) not in _COMMANDS or step.reads or step.outputs or step.env or step.working_dir:
+        return type(action) not in _NAME_NOTHING or bool(step.reads or step.env)
+    return "env" in action.command or (type(action) is Shell and "env" in action.stdin)  # type: ignore[union-attr]
 
 
 def _files_left_in(folder: str) -> dict[tuple[int, int], list[str]]:

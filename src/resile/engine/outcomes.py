@@ -119,6 +119,8 @@ class Observer:
         """The event of an attempt's end and its finished row, both without secrets."""
         if self._performer.files:
             self._performer.remove_files(job, attempt)
+        # First, because others may change the state while files are read.
+        fingerprint = self._performer.fingerprint_of(job, attempt, succeeded=outcome.failure is None and not canceled)
         found = self._state.jobs.get(job)
         # No handler runs in the root scope.
         if found is not None and found.scope != ROOT and outcome.failure is None and not canceled:
@@ -140,7 +142,7 @@ class Observer:
             outcome.failure,
             pid if known is None else known.pid,
         )
-        return AttemptEnded(at, job, attempt, outcome, canceled, pid), row
+        return AttemptEnded(at, job, attempt, outcome, canceled, pid, fingerprint), row
 
     def _without_known_pages(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome of a step that collects pages, without those that earlier attempts collected."""

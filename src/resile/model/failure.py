@@ -116,6 +116,22 @@ class Growth(Struct, frozen=True, array_like=True, gc=False):
     entries: list[Any] | dict[str, Any]
 
 
+class Fingerprint(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What the results of an attempt depend on beyond its definition, as it was when the attempt ran.
+
+    `reads` has the SHA-256 of each file or folder by its path: empty where it was missing, `CHANGING` where it changed
+    while the attempt ran. `outputs` are the paths of its output files, where the definition alone does not tell them.
+    `env` is the SHA-256 of the variables that its texts name, without secrets.
+    """
+
+    reads: dict[str, str] = {}
+    outputs: tuple[str, ...] = ()
+    env: str = ""
+
+
+CHANGING: Final = "changing"
+
+
 class Outcome(Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of one attempt; `failure` is None for a success.
 

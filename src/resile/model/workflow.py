@@ -357,6 +357,8 @@ class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     `args` are values for its texts and its code. `aliases` are other names for the outputs of steps.
 
+    `reads` are files and folders, `reads_data` is data, whose contents its results depend on (`rerun --changed`).
+
     A step that `runs_on` labels waits for a worker of a server that has all of them.
 
     A step that is `left_out` of a run counts as done as soon as it could start. A step that `begins` a run does not
@@ -378,6 +380,8 @@ class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
     env: dict[str, str] = {}
     working_dir: str = ""
     capture: tuple[Capture, ...] = ()
+    reads: tuple[str, ...] = ()
+    reads_data: dict[str, Any] = {}
     outputs: tuple[str, ...] = ()
     resources: Resources | None = None
     runs_on: tuple[str, ...] = ()

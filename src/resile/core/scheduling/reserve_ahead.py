@@ -155,6 +155,9 @@ def _is_plain(step: Step) -> bool:
         return False
     if step.when is not None or step.resources is not None or step.commit_required or step.effects or step.args:
         return False
+    if step.reads:
+        # The engine looks at these files when it launches the attempt, after its needs have written them.
+        return False
     stdin = step.action.stdin if isinstance(step.action, Shell) else ""
     return not any(map(_is_template, (step.action.command, stdin, step.working_dir, *step.env.values())))
 

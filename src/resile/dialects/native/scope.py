@@ -29,8 +29,8 @@ from resile.model.workflow import Shell, Step
 
 Named = tuple[str, Node, Node]
 """A step's name, the node that gives it, and the step itself."""
-_OWN = frozenset(("shell", "needs", "outputs"))
-_needs, _outputs = STEP.keys["needs"].read, STEP.keys["outputs"].read
+_OWN = frozenset(("shell", "needs", "reads", "outputs"))
+_needs, _paths = STEP.keys["needs"].read, STEP.keys["outputs"].read
 
 Shared = tuple[tuple[str, int], ...]
 """Keys that steps share, each with the identity of its node."""
@@ -114,7 +114,8 @@ def _read_expansion(
         model,
         name=name,
         action=Shell(command.text, within.program),
-        outputs=tuple([path for path, _ in _outputs(reading, entries["outputs"][1])]) if "outputs" in entries else (),
+        reads=tuple([path for path, _ in _paths(reading, entries["reads"][1])]) if "reads" in entries else (),
+        outputs=tuple([path for path, _ in _paths(reading, entries["outputs"][1])]) if "outputs" in entries else (),
         origin=reading.origin(key),
     )
     return StepDraft(

@@ -56,7 +56,7 @@ _NOT_IN_A_HANDLER = {
     "fanout": "a `map` in it runs steps for each item",
     "function": "functions are steps of the workflow, which `run` can name",
 }
-_RUNS_NO_PROGRAM = ("outputs", "commit_required", "resources", "runs_on", "grace", "rerun_on_loss")
+_RUNS_NO_PROGRAM = ("reads", "outputs", "commit_required", "resources", "runs_on", "grace", "rerun_on_loss")
 _OF_A_VALUE = ("transform", "checks")
 _FOR_STEPS_INSIDE = {
     "map": ("capture", *_RUNS_NO_PROGRAM, *_OF_A_VALUE),
@@ -118,6 +118,7 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         rules=rules,
         on_success=_on_success(reading, node, fields, inner),
         on_loss="park" if fields.get("on_loss") == "never" else "retry",
+        reads=tuple(path for path, _ in fields.get("reads", ())),
         outputs=tuple(path for path, _ in fields.get("outputs", ())),
         runs_on=tuple(dict.fromkeys(label for label, _ in fields.get("runs_on", ()))),
         origin=origin,

@@ -34,6 +34,7 @@ _BEFORE_ID = re.compile(r"\btorc\b[^\n;|&]*\buser-data\s+(?:get|update)\s+[\"']?
 # Where the folder can't be made, on a worker's machine for example, bash and its children know it all the same.
 _FUNCTION = 'torc() { "$RESILE_PYTHON" -P -m resile.cli.torc "$@"; }; export -f torc'
 _SHIM = '#!/bin/sh\nexec "$RESILE_PYTHON" -P -m resile.cli.torc "$@"\n'
+_ON_PATH = 'export PATH="$torc_bin:$PATH"; '
 USER_DATA_BYTES_MAX = 100_000
 _OURS = ("env", "steps", "execution")
 _OURS_IN_REPAIRS = ("error", "shell")
@@ -87,8 +88,14 @@ def torc_on_path(reading: Reading, texts: Iterable[str], user_data: dict[str, Da
         f"export TORC_USER_DATA={quote(records)}; "
         'torc_bin="$RESILE_OUTPUT_DIR/torc/bin"; '
         f'[ -x "$torc_bin/torc" ] || {{ {make} && mv "$torc_bin/$$" "$torc_bin/torc"; }} || {{ {_FUNCTION}; }}; '
-        'export PATH="$torc_bin:$PATH"; '
+        f"{_ON_PATH}"
     )
+
+
+def without_surroundings(command: str) -> str:
+    """The command of a job without what comes before it in every job of the file, all user data among it."""
+    _, found, own = command.partition(_ON_PATH)
+    return own if found else command
 
 
 def _record_of(name: str, datum: Datum) -> str:

@@ -29,7 +29,7 @@ from resile.errors import shorten
 RUNTIME_SECONDS_DEFAULT = 3_600.0
 _TOP = Mark(1, 1)
 _KILLED_AT_ONCE = word("grace", _TOP), node_of(0, _TOP)
-_OUTPUTS = word("outputs", _TOP)
+_READS, _OUTPUTS = word("reads", _TOP), word("outputs", _TOP)
 _Entry = tuple[Scalar, Node]
 """A key with its value, as an entry of a mapping."""
 
@@ -155,16 +155,22 @@ class Lowering:
         entries |= self._failure_keys_of(job)
         if not job.fields.get("supports_termination"):
             entries["grace"] = _KILLED_AT_ONCE
-        paths: list[Node] = [
-            word(escape_references(self.files[file]), node)
-            for file, node in job.lists.get("output_files", {}).items()
-            if file in self.files
-        ]
-        if paths:
-            entries["outputs"] = _OUTPUTS, Sequence(paths, name.line, name.column)
+        for key, listed in ((_READS, "input_files"), (_OUTPUTS, "output_files")):
+            if paths := self._paths_of(job, listed):
+                entries[key.text] = key, Sequence(paths, name.line, name.column)
+        given = {
+            data: datum.text for data in job.lists.get("input_user_data", {}) if (datum := self.user_data.get(data))
+        }
+        if given:
+            entries |= step_node(name, {"reads_data": node_of(given, name)}).entries
         entries |= self._resource_keys_of(job)
         key = Scalar(job.name, job.name, name.line, name.column)
         return key, Mapping(entries, name.line, name.column)
+
+    def _paths_of(self, job: Job, listed: str) -> list[Node]:
+        """The paths of the files that a job lists under a key."""
+        files = job.lists.get(listed, {}).items()
+        return [word(escape_references(self.files[file]), node) for file, node in files if file in self.files]
 
     def _failure_keys_of(self, job: Job) -> dict[str, _Entry]:
         """The keys for a job's failures: its handler, and the rule that parks failures that no rule answers."""

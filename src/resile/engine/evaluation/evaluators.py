@@ -103,8 +103,8 @@ def start_may_wait(state: State, job: Job, step: Step) -> bool:
 
 
 def end_may_wait(state: State, job: Job, step: Step) -> bool:
-    """Does the outcome of an attempt take code, templates that are not `${...}`, a schema, or git?"""
-    if step.transform is not None or step.checks or step.cases or step.effects or step.commit_required:
+    """Does the outcome of an attempt take code, templates that are not `${...}`, a schema, git, or contents of files?"""
+    if step.transform is not None or step.checks or step.cases or step.effects or step.commit_required or step.reads:
         return True
     if step.outputs:
         return language_of(state.workflow_of(job.scope)).may_wait

@@ -127,6 +127,8 @@ IR_STEP = table(
     Key("transform", "mapping", "Computes the step's value from the output.", struct_reader(Transform, TRANSFORM, "")),
     Key("checks", "list of checks", "Conditions that the value must meet.", _checks),
     Key("args", "mapping", "Values for the texts and the code of the step.", _arguments),
+    Key("reads_data", "mapping", "Data that the results of the step depend on, by name (`rerun --changed`).",
+        _arguments),
     Key("aliases", "mapping", "Other names under which the step sees the outputs of steps.", _aliases),
     Key("tags", "word or list", "Words that conditions can test.", _words),
     Key("events", "word or list", "Events for which the step runs; conditions test them.", _words),

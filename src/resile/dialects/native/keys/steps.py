@@ -273,6 +273,10 @@ STEP_KEYS = table(
     Key("stdin", "text", "The standard input of the command of `shell`.", read.template),
     Key("capture", "name, or mapping of names to forms", "Gives the output names: " + ", ".join(CAPTURE_FORMS) + ".",
         _capture),
+    Key("reads", "path or list of paths",
+        "Files, and folders with all that is in them, that the step reads: where their contents have changed, "
+        "`rerun --changed` and `run --cached` run it again.",
+        read.texts(read.non_empty(read.template, "a path"))),
     Key("outputs", "path or list of paths", "Files that must exist when the step is done.",
         read.texts(read.non_empty(read.template, "an output"))),
     Key("timeout", "duration", "SIGTERM after this time, SIGKILL after the grace time.",
@@ -323,7 +327,7 @@ STEP = replace(
 )
 _MADE_OF_KEYS = (
     "name", "action", "needs", "arcs", "arcs_mode", "rules", "on_loss", "on_success", "timeout_seconds", "env",
-    "working_dir", "outputs", "resources", "runs_on", "called_only", "origin"
+    "working_dir", "reads", "outputs", "resources", "runs_on", "called_only", "origin"
 )  # fmt: skip
 AS_READ = tuple(field for field in Step.__struct_fields__ if field not in _MADE_OF_KEYS)
 """Fields of a Step that are the value of their key."""

@@ -247,6 +247,8 @@ def _values(step: Step) -> dict[str, Any]:
     elif step.capture and not isinstance(step.action, Function):
         written["capture"] = {capture.name: capture.form for capture in step.capture}
     written |= values.written_fields(step, STEP, "transform", "checks", "cases", "effects", "args", "aliases")
+    if step.reads:
+        written["reads"] = values.one_or_list(step.reads)
     if step.outputs:
         written["outputs"] = values.one_or_list(step.outputs)
     if step.runs_on:
