@@ -89,7 +89,7 @@ def _run_started(reaction: Reaction, event: events.RunStarted) -> None:
         started["learned_memory_bytes"] = event.learned
     seq = reaction.note_run("playbook_started", "running", 0, **started)
     seq = reaction.note_run("workflow_initialized", "running", seq, steps=len(state.workflow.steps))
-    open_root(reaction, seq)
+    open_root(reaction, seq, event.cached)
     if state.canceled:
         # Canceled before the start: cancel every job; `end` runs.
         stop_scope(reaction, state.scopes[ROOT], seq)
@@ -218,7 +218,7 @@ def _epoch_started(reaction: Reaction, event: events.EpochStarted) -> None:
     """Start the next epoch of the run; budgets and attempt numbers start from the beginning."""
     if event.inputs is not None:
         reaction.state.inputs = event.inputs
-    begin_epoch(reaction, event.failed_only, event.by, event.remedies)
+    begin_epoch(reaction, event)
 
 
 HANDLERS: dict[type, Callable[[Reaction, Any], None]] = {

@@ -1,10 +1,9 @@
 """The folded state of one run. Only `react` changes it; a snapshot is its encoding.
 
-State
-  scopes  {id: Scope}    the state of one list of steps that runs (the root is 1)
-  jobs    {id: Job}      a step in a scope
-  fans    {job: Fan}     the fan-out of a job
-  queues  {key: Queue}   ready jobs, one queue for each set of resources
+scopes  {id: Scope}    the state of one list of steps that runs (the root is 1)
+jobs    {id: Job}      a step in a scope
+fans    {job: Fan}     the fan-out of a job
+queues  {key: Queue}   ready jobs, one queue for each set of resources
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from msgspec import Struct
 from resile.core.events import Capacity, Grant, Machine, Options
 from resile.core.fanout.progress import Fan, Redrive
 from resile.core.scheduling.plan import Plan, plan_of
+from resile.model import codec
 from resile.model.failure import Failure
 from resile.model.items import Item, ItemFailure
 from resile.model.rules import Trigger
@@ -96,8 +96,8 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     items of its fan-out succeeded (`partial`), it had none (`empty`), a judge skipped it (`judged`), or the run leaves
     it out. A `stale` job starts over when its attempt has ended. `in_doubt`: its attempt was reserved in another boot,
     or before the executor's records were lost. `output_lost`: that of its last attempt. `refused`: why its `when` has
-    no answer; its attempts fail with that. `child_scope` is the stored scope of a child workflow that failed. The job
-    goes on `again` with what an earlier epoch left: that scope, or (1) the items of its fan-out that did not succeed.
+    no answer; its attempts fail with that. `child_scope` is the stored scope of a child workflow that failed; `cached`
+    the run that completed it. It goes on `again` with what an earlier epoch left: that scope, or (1) the failed items.
     """
 
     id: int
@@ -131,6 +131,7 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     output_job: int = 0
     child_scope: int = 0
     again: int = 0
+    cached: int = 0
     memory_bytes: int = 0
     runtime_seconds: float = 0.0
     gpus: tuple[int, ...] = ()
@@ -281,7 +282,8 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     changed since the engine cleared it. Jobs up to `jobs_before` outside the root scope belong to earlier epochs.
     `items` counts the items of all fan-outs. The next event removes the `scopes_to_drop`: until then their last rows
     can be read. `closed_map_totals` holds the totals of dropped fan-outs, by map. `ahead_candidates` are jobs that may
-    be reserved early. `grants` of recoveries are by the path of a job. `plans`, by scope id, are not in a snapshot.
+    be reserved early. `grants` of recoveries are by the path of a job. `plans`, by scope id, are not in a snapshot; nor
+    is the workflow, except a `redefinition` of it.
     """
 
     plans: ClassVar[Plans]
@@ -298,6 +300,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     ended_at: float | None = None
     inputs: dict[str, Any] = {}
     source: str = ""
+    redefinition: str = ""
     options: Options = Options()
     capacity: Capacity | None = None
     machine: Machine | None = None
@@ -439,8 +442,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
 
     def jobs_in(self, scope: Scope) -> list[Job]:
         """The jobs of a scope, in the order of its steps."""
-        jobs = self.jobs
-        return [jobs[number] for number in range(scope.first, scope.first + len(scope.waiting))]
+        return [self.jobs[number] for number in range(scope.first, scope.first + len(scope.waiting))]
 
     def is_stopping(self, job: Job) -> bool:
         """Is the run, or a scope around this job, stopping? `end` and what runs for it stop only by a second cancel."""
@@ -468,9 +470,10 @@ def new_state(workflow: Workflow) -> State:
 
 
 def attach(state: State, workflow: Workflow) -> State:
-    """Attach the definition to a state; it is stored once, not in every snapshot."""
-    state.__dict__["workflow"] = workflow
-    state.__dict__["plans"] = Plans(state, plan_of(workflow))
+    """Attach the definition to a state, or its redefinition; a definition is stored once, not in every snapshot."""
+    if state.redefinition:
+        workflow = codec.decode(state.redefinition.encode())
+    state.__dict__.update(workflow=workflow, plans=Plans(state, plan_of(workflow)))
     if not state.jobs:
         count = len(state.plan.steps)
         state.jobs = {number + 1: Job(number + 1, ROOT, number) for number in range(count)}

@@ -32,6 +32,7 @@ TRANSITIONS: dict[tuple[Status, Status], str] = {
     (BLOCKED, PENDING): "reserved early: all it still needs is in flight",
     (BLOCKED, CANCELED): "a need failed, or its run or scope stops",
     (BLOCKED, SKIPPED): "its `when` is false, a need was skipped, no arc was taken to it, or the run leaves it out",
+    (BLOCKED, COMPLETED): "the run takes it over from an earlier run in which it completed",
     (BLOCKED, DISABLED): "it runs only when a rule calls it",
     (READY, PENDING): "there is room: its attempt is reserved",
     (READY, BLOCKED): "the circuit of its fan-out opens, or a `goto` leads back",

@@ -86,6 +86,10 @@ class Journal:
             record = KeepLetter(replace(letter, item=replace(letter.item, history=history)), before.goes_on)
         self._letters[key] = record
 
+    def copy_attempts(self, rows: Iterable[AttemptRow]) -> None:
+        """Write rows of attempts whose events are elsewhere in the log, or in that of another run."""
+        self._attempts |= {(row.job, row.epoch, row.attempt): row for row in rows}
+
     def skip_ready(self, state: State) -> None:
         """Leave out rows of jobs that are still ready: the run was stored with them."""
         self._touched = {number for number in self._touched if state.jobs[number].status is not Status.ready}

@@ -155,7 +155,7 @@ class Engine:
             if isinstance(event, RunResumed | RunStarted):
                 self._journal.forget_orders()
             self.feed(event)
-            if isinstance(event, RunStarted):
+            if isinstance(event, RunStarted) and event.cached is None:
                 self._journal.skip_ready(self._state)
 
     def turn(self, has_reports: bool) -> bool:

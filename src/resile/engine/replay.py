@@ -11,6 +11,7 @@ from resile.core.state import FORMAT, ROOT, State, decode, new_state
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.status import CANCELED, COMPLETED, DISABLED, FAILED, PENDING_FAILED, SKIPPED, TERMINATED
+from resile.model.workflow import Workflow
 from resile.store.contract import JobRow, RunRow, Store
 from resile.store.errors import StoreDamaged
 
@@ -41,6 +42,11 @@ def fold_log(store: Store, row: RunRow) -> State:
         problem = f"the log of run {row.id} is damaged: {type(error).__name__}: {error}"
         hint = "`resile db check` says which runs are whole; put a backup of the database in its place"
         raise StoreDamaged("store-damaged", problem, hint=hint) from error
+
+
+def current_workflow(store: Store, row: RunRow) -> Workflow:
+    """The definition that a run follows; a later epoch may follow another one than the first."""
+    return codec.decode(store.definition(row.definition)) if row.epoch == 1 else fold_log(store, row).workflow
 
 
 def count_steps(state: State) -> dict[str, int]:

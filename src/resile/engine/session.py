@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from resile.executors.contract import Executor
 from resile.model import codec
 from resile.model.status import BLOCKED, DISABLED, READY, RUN_ENDED, RunStatus
 from resile.model.workflow import Workflow
-from resile.store.contract import JobRow, Lease, RunRow, Store, Writer
+from resile.store.contract import AttemptRow, JobRow, Lease, RunRow, Store, Writer
 from resile.store.lease import boot_seconds
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def next_event(row: RunRow, state: State, capacity: Capacity, clock: Clock) -> R
     if state.phase != "new":
         return RunResumed(clock.now(), capacity, caller(), clock.machine)
     first = msgspec.convert(row.summary["first"], RunStarted)
-    return msgspec.structs.replace(first, at=clock.now(), capacity=capacity, machine=clock.machine)
+    # Whether it has the output of the steps that it would take over is not certain: all steps run.
+    return msgspec.structs.replace(first, at=clock.now(), capacity=capacity, machine=clock.machine, cached=None)
 
 
 def _first_rows(state: State) -> list[JobRow]:
@@ -171,8 +172,11 @@ class Session:
         if env.get("RESILE_CHECK") == "1":
             refuse_unlisted_transitions()
 
-    def record(self, lease: Lease, *events: Event) -> State:
-        """Record events in one batch, and perform no orders: `reset`, and judgements while no engine drives the run."""
+    def record(self, lease: Lease, *events: Event, attempts: Callable[[], Iterable[AttemptRow]] | None = None) -> State:
+        """Record events in one batch, and perform no orders: `reset`, and judgements while no engine drives the run.
+
+        `attempts` tells, after the events, which rows of attempts to write with them.
+        """
         from resile.core.actions import StopEngine
         from resile.core.react import react
 
@@ -184,6 +188,8 @@ class Session:
             journal.add(self._state, event, actions, None)
             status = next((action.status for action in actions if isinstance(action, StopEngine)), "running")
         self._row = msgspec.structs.replace(self._row, status=status, epoch=self._state.epoch, ended_at=None)
+        if attempts is not None:
+            journal.copy_attempts(attempts())
         journal.write_row(self._row)
         journal.submit(self._state)
         writer.flush()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from resile.executors.functions.calls import Call
 
 Stream = Literal["out", "err"]
+STREAMS: tuple[Stream, ...] = ("out", "err")
 Records = Literal["here", "former", "none"]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from resile.executors.contract import OutputReader
-from resile.executors.local.segments import SegmentReader, worker_of
+from resile.executors.local.segments import SegmentReader, link_output, worker_of
 
-__all__ = ["open_output", "worker_of"]
+__all__ = ["link_output", "open_output", "worker_of"]
 
 
 def open_output(folder: str) -> OutputReader:

@@ -29,7 +29,7 @@ TROUBLE_SHOWN_MAX = 100
 PROGRESS_SECONDS = 5.0
 
 # Runs with many steps do not show these events.
-_ROUTINE = ("step_started", "step_completed", "step_skipped", "step_canceled", "attempt_adopted")
+_ROUTINE = ("step_started", "step_completed", "step_cached", "step_skipped", "step_canceled", "attempt_adopted")
 _FAN_OUT = (
     *("items_listed", "redrive_started", "item_dead_lettered", "threshold_reached", "errors_reported", "map_progress"),
     *("circuit_opened", "circuit_half_opened", "circuit_closed"),
@@ -122,6 +122,8 @@ class Lines(Display):
                 return f"{step} started"
             case "step_completed":
                 return f"{step} completed{self._time(note)}"
+            case "step_cached":
+                return f"{step} has not changed since run {data['run']}"
             case "step_recovered":
                 return f"{step} recovered"
             case "step_failed" if data.get("tolerated"):

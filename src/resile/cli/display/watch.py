@@ -32,6 +32,7 @@ RECENT_MAX = 5
 SETTLED = {
     "step_completed": "completed",
     "step_recovered": "recovered",
+    "step_cached": "completed",
     "step_failed": "failed",
     "step_canceled": "canceled",
     "step_skipped": "skipped",

@@ -6,8 +6,8 @@ from __future__ import annotations
 EVENT_TYPES = (
     "playbook_started", "workflow_initialized", "step_started", "attempt_started", "attempt_succeeded",
     "attempt_failed", "retry_scheduled", "repair_started", "repair_finished", "route_taken", "expression_rejected",
-    "loop_budget_exceeded", "step.exit", "step_completed", "step_recovered", "step_failed", "step_skipped",
-    "step_canceled", "step_parked", "step_judged", "items_listed", "map_progress", "item_dead_lettered",
+    "loop_budget_exceeded", "step.exit", "step_completed", "step_recovered", "step_cached", "step_failed",
+    "step_skipped", "step_canceled", "step_parked", "step_judged", "items_listed", "map_progress", "item_dead_lettered",
     "circuit_opened", "circuit_half_opened", "circuit_closed", "threshold_reached", "errors_reported",
     "redrive_started", "redrive_finished", "run_resumed", "attempt_adopted", "attempt_lost", "cancel_requested",
     "workflow_completed", "workflow_failed", "workflow_canceled", "playbook_completed", "playbook_failed",

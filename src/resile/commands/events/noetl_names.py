@@ -34,6 +34,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "retry_scheduled": ("retry_scheduled", "PENDING"),
     "step_completed": ("step_completed", "COMPLETED"),
     "step_recovered": ("step_completed", "COMPLETED"),
+    "step_cached": ("step_completed", "COMPLETED"),
     "step_failed": ("step_failed", "FAILED"),
     "step_skipped": ("step_skipped", "SKIPPED"),
     "step_canceled": ("step_cancelled", "CANCELLED"),
@@ -52,7 +53,8 @@ NAMES: dict[str, tuple[str, str]] = {
     "playbook_canceled": ("playbook_cancelled", "CANCELLED"),
 }
 _EXIT = {"completed": "COMPLETED", "failed": "FAILED", "skipped": "SKIPPED"}
-_SETTLED = ("step_completed", "step_recovered", "step_failed", "step_canceled", "step_skipped")
+_DONE = ("step_completed", "step_recovered", "step_cached")
+_SETTLED = (*_DONE, "step_failed", "step_canceled", "step_skipped")
 
 
 class _Place:
@@ -132,7 +134,7 @@ def _remember(event: Event, place: _Place) -> None:
         place.failed = [other for other in place.failed if other != name]
         if kind == "step_failed" and not event.data.get("tolerated"):
             place.failed.append(name)
-        if kind in ("step_completed", "step_recovered") and name not in place.ended:
+        if kind in _DONE and name not in place.ended:
             place.ended.append(name)
         place.skipped += kind == "step_skipped"
         place.canceled += kind == "step_canceled"

@@ -2,14 +2,15 @@
 
 A rerun of what failed keeps what completed, at any depth: a fan-out runs its items that did not succeed, and a child
 workflow or an item goes on in its stored scope (`take_up_scope`) where it failed. A recovery keeps the failures as well
-that it does not answer (recovery.py).
+that it does not answer (recovery.py). A rerun of what changed keeps whole steps of the run itself (redefine.py), and a
+run may begin with steps of an earlier run.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from resile.core.events import Remedy
+from resile.core.events import Cached, EpochStarted
 from resile.core.fanout.naming import part_name
 from resile.core.reaction import Reaction
 from resile.core.scheduling.fresh_jobs import grant_again, start_over, take_grant
@@ -19,18 +20,23 @@ from resile.core.transitions import set_status
 from resile.model.status import COMPLETED, DISABLED, TERMINAL
 
 
-def open_root(reaction: Reaction, because: int) -> None:
-    """Count the open jobs of the root scope and wake those without open needs."""
-    start_scope(reaction, _fresh_root(reaction.state), because)
+def open_root(reaction: Reaction, because: int, cached: Cached | None = None) -> None:
+    """Count the open jobs of the root scope and wake those without open needs; `cached` is what a run takes over."""
+    start_scope(reaction, _fresh_root(reaction, because, cached), because)
 
 
-def _fresh_root(state: State) -> Scope:
+def _fresh_root(reaction: Reaction, because: int, cached: Cached | None = None) -> Scope:
     """The root scope of the epoch that begins, with its open jobs counted."""
+    state = reaction.state
     before = state.scopes.get(ROOT)
-    scope = Scope(ROOT, "root", 1, [])
+    scope = Scope(ROOT, "root", min(state.jobs), [])
     if before is not None:
-        scope.values = before.values
+        scope.values, scope.outputs, scope.arc_arguments = before.values, before.outputs, before.arc_arguments
     state.scopes = {ROOT: scope}
+    if cached is not None:
+        from resile.core.scheduling.redefine import take_over
+
+        take_over(reaction, scope, cached, because)
     _count_open(state, scope, before)
     return scope
 
@@ -94,35 +100,46 @@ def take_up_scope(state: State, body: dict[str, Any]) -> Scope:
     return scope
 
 
-def begin_epoch(reaction: Reaction, failed_only: bool, by: str, remedies: tuple[Remedy, ...] | None = None) -> None:
-    """Reset the jobs for another epoch; with `failed_only` completed jobs stay completed.
+def begin_epoch(reaction: Reaction, event: EpochStarted) -> None:
+    """Reset the jobs for another epoch; with `failed_only`, or steps to run `again`, completed jobs stay completed.
 
     A recovery, which has `remedies`, keeps the failures as well that none of them answers.
     """
-    state = reaction.state
+    state, remedies = reaction.state, event.remedies
     # Dead letters of an earlier epoch can still be redriven, however the next epoch ends.
     for scope in state.scopes.values():
         if scope.kept_for_redrive:
             reaction.order(keep_scope(state, scope))
-    before = state.jobs
-    more: dict[str, Any] = {"epoch": state.epoch + 1, "failed_only": failed_only, "by": by, "actor": by}
-    if remedies is None:
-        state.jobs = _jobs_of_rerun(state, failed_only)
-    else:
+    before, more = state.jobs, _epoch_data(event, state.epoch + 1)
+    if remedies is not None:
         from resile.core.scheduling.recovery import grant, jobs_of_recovery, remedy_data
 
         grant(state, remedies)
         state.jobs = jobs_of_recovery(state, remedies)
         more["remedies"] = remedy_data(remedies)
-    _keep_fans(state, {number for number, job in state.jobs.items() if job is before[number]})
-    _reset_counters(reaction, failed_only)
+    elif event.again is not None:
+        from resile.core.scheduling.redefine import redefine
+
+        redefine(state, event)
+        grant_again(state, state.jobs)
+    else:
+        state.jobs = _jobs_of_rerun(state, event.failed_only)
+    is_kept = {number: job.status in TERMINAL or job is before.get(number) for number, job in state.jobs.items()}
+    _keep_fans(state, {number for number, kept in is_kept.items() if kept})
+    _reset_counters(reaction, keeps=event.failed_only or event.again is not None)
     because = reaction.note_run("run_resumed", "running", state.seq, **more)
     if remedies is None:
         open_root(reaction, because)
     else:
         from resile.core.scheduling.recovery import open_again
 
-        open_again(reaction, _fresh_root(state), remedies, because)
+        open_again(reaction, _fresh_root(reaction, because), remedies, because)
+
+
+def _epoch_data(event: EpochStarted, epoch: int) -> dict[str, Any]:
+    """What the log says of an epoch: who began it, and which steps it repeats, if they were chosen."""
+    data: dict[str, Any] = {"epoch": epoch, "failed_only": event.failed_only, "by": event.by, "actor": event.by}
+    return data if event.again is None else {**data, "again": list(event.again)}
 
 
 def _jobs_of_rerun(state: State, failed_only: bool) -> dict[int, Job]:
@@ -164,13 +181,13 @@ def _keep_fans(state: State, staying: set[int]) -> None:
         }
 
 
-def _reset_counters(reaction: Reaction, failed_only: bool) -> None:
-    """Begin everything anew that is counted in one epoch."""
+def _reset_counters(reaction: Reaction, *, keeps: bool) -> None:
+    """Begin everything anew that is counted in one epoch, and without `keeps` also values and memory."""
     state = reaction.state
     state.redrive = None
     state.scopes_to_drop = []
     state.active = state.parked = 0
-    if not failed_only:
+    if not keeps:
         state.scopes = {}
         state.memory = {}
     state.epoch += 1

@@ -336,7 +336,9 @@ class Values:
         if isinstance(step.action, Child) and step.action.result and not step.capture:
             return self._result_of_child(job, step.action, self.state.frame_of(job.scope).outputs.get(step.name, {}))
         if job.output_job and len(step.capture) != 1:
-            return self.output(self.state.jobs[job.output_job])
+            other = self.state.jobs.get(job.output_job)
+            # A later epoch has dropped the jobs of the fallback.
+            return self.texts.last(job.output_job, "out") if other is None else self.output(other)
         if job.accepted == "judged":
             # The judge gave one value, and every name that the step captures has it.
             name = step.capture[0].name if step.capture else step.name
@@ -356,4 +358,6 @@ class Values:
         named = next(step for step in (*workflow.steps, workflow.end) if step.name == action.result)
         if len(named.capture) == 1:
             return captured.get(named.capture[0].name, "")
-        return self.texts.last(job.output_job, "out") if job.output_job else ""
+        # A run that took the step over has the output of its result under the step's own number.
+        number = job.output_job or (job.id if job.cached else 0)
+        return self.texts.last(number, "out") if number else ""

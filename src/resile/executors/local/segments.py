@@ -15,6 +15,7 @@ from resile.executors.contract import OutputLost, Stream, output_size
 from resile.executors.local import recovery, shared_records, wire
 from resile.executors.local.spool import SUFFIX
 from resile.model.failure import LogRange
+from resile.model.folders import create_file
 
 _ENDINGS: dict[Stream, str] = {"out": ".o", "err": ".e"}
 
@@ -126,6 +127,30 @@ def _open(path: str) -> BinaryIO:
         file.close()
         raise FileNotFoundError(path)
     return file
+
+
+def _copy(source: str, there: str) -> None:
+    """Copy a segment."""
+    from shutil import copyfileobj
+
+    with _open(source) as file, create_file(there) as out:
+        copyfileobj(file, out)
+
+
+def link_output(folder: str, log: LogRange, target: str, prefix: str) -> LogRange:
+    """Give another epoch the output of an attempt: its range there, in links to the segments, or in copies of them."""
+    segment = f"{prefix}_{log.segment.replace(os.sep, '_')}"
+    for ending in _ENDINGS.values():
+        source, there = os.path.join(folder, log.segment + ending), os.path.join(target, segment + ending)
+        if os.path.exists(source) and not os.path.exists(there):
+            try:
+                if os.path.islink(source):
+                    raise OSError("a link to a link would be trusted later")
+                os.link(source, there)
+            except OSError:
+                # Another file system, or one without links, or a worker's file in a shared folder.
+                _copy(source, there)
+    return LogRange(segment, log.out_offset, log.out_length, log.err_offset, log.err_length)
 
 
 def sync(path: str, flush: Callable[[int], None]) -> bool:
