@@ -16,6 +16,7 @@ from bench.cases import CASES as FIRST_CASES
 from bench.cases import Bench, Case, Figure
 from bench.claims import claims
 from bench.databases import postgres
+from bench.fingerprints import fingerprints
 from bench.items import items, many_items
 from bench.measure import CommandFailed
 from bench.monitoring import monitoring
@@ -26,6 +27,7 @@ CASES: dict[str, Case] = {
     **FIRST_CASES,
     "items": items,
     "many-items": many_items,
+    "fingerprints": fingerprints,
     "postgres": postgres,
     "claims": claims,
     "server-runs": many_runs,

@@ -29,6 +29,7 @@ from resile.commands.documents.answers import (
     Versions,
     WrittenFile,
 )
+from resile.commands.documents.changes import Changes
 from resile.commands.documents.dead_letters import (
     DeadLetter,
     DeadLetterDocument,
@@ -50,6 +51,8 @@ from resile.explain.report import Explanation
 DOCUMENTS: dict[str, type[Struct]] = {
     "run, resume, rerun, status RUN, judge --resume": RunDocument,
     "run --dry-run": RunPlan,
+    "run --cached --dry-run": Changes,
+    "rerun --changed --dry-run": Changes,
     "ls, status": RunList,
     "explain": Explanation,
     "parked": ParkedFailures,

@@ -66,7 +66,8 @@ def test_old_names_are_understood(old: str) -> None:
 def test_candidates_have_their_meaning() -> None:
     """The answer has a word for the shell, then a candidate on each line with its meaning behind a tab."""
     assert answer(["rere"]) == "words\n"
-    assert answer(["rer"]) == "words\nrerun\trun all steps of a run again, or those that did not complete\n"
+    meaning = "run all steps of a run again, or those that did not complete, or that changed"
+    assert answer(["rer"]) == f"words\nrerun\t{meaning}\n"
     assert answer(["run", ""]) == "files\n"
     assert answer(["run", "x", "--output", ""]) == "folders\n"
     assert answer(["run", "x", "--color=never", "y"]) == "words\n"

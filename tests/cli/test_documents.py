@@ -25,6 +25,8 @@ steps:
 CALLS = {
     "run, resume, rerun, status RUN, judge --resume": ("status", "1"),
     "run --dry-run": ("run", "flow.yaml", "--dry-run"),
+    "run --cached --dry-run": ("run", "flow.yaml", "--cached", "--dry-run"),
+    "rerun --changed --dry-run": ("rerun", "1", "--changed", "--dry-run"),
     "ls, status": ("ls",),
     "explain": ("explain", "1"),
     "parked": ("parked", "1"),

@@ -32,7 +32,7 @@ steps:
 WIDE = "resile: 1\nsteps:\n  a:\n    shell: echo ran\n    resources: {cpus: 2}\n"
 JOB_KEYS = [
     "id", "step", "scope", "status", "recovered", "tolerated", "output_lost", "attempts", "exit_code", "seconds",
-    "cause", "waits_for",
+    "cause", "waits_for", "cached",
 ]  # fmt: skip
 
 

@@ -14,7 +14,11 @@ REMOTE = frozenset(
 )
 # The commands that would use another database than the rest, if they ignored the environment.
 _OF_DATABASE = frozenset(("watch", "resources", "db check"))
-_LOCAL_OPTIONS = {"credentials": "the server has credentials of its own"}
+_LOCAL_OPTIONS = {
+    "credentials": "the server has credentials of its own",
+    "changed": "what changed is found where the files are, with --db",
+    "cached": "what changed is found where the files are, with --db",
+}
 
 
 def refuse_local(call: Call) -> None:

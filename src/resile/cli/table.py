@@ -12,6 +12,7 @@ from __future__ import annotations
 from resile.cli.grammar import Command, Option
 from resile.cli.table_agents import AGENT_COMMANDS, RECOVERY_COMMANDS, RESOURCES
 from resile.cli.table_daily import (
+    CACHED,
     CAPACITY,
     CHOICE,
     COMPILE_OPTIONS,
@@ -24,6 +25,8 @@ from resile.cli.table_daily import (
     LS,
     PARALLEL,
     PRUNE,
+    RERUN,
+    RERUN_ABOUT,
     RUN_FILTERS,
     SCHEMA,
 )
@@ -71,6 +74,7 @@ _RUN = (
         options=(
             *INPUTS,
             *CHOICE,
+            CACHED,
             Option("--dry-run", "print the plan: order, groups, what each step would run; nothing runs"),
             *CAPACITY,
             _CREDENTIALS,
@@ -106,21 +110,17 @@ _RUN = (
     Command(
         "rerun RUN",
         "commands.run:rerun",
-        "run all steps of a run again, or those that did not complete",
-        about=(
-            "The run starts its next epoch: attempts and budgets count from zero. Inputs that are not given keep their "
-            "values. The run keeps its own copy of the file; to use a changed file, call `resile run FILE`."
-        ),
+        "run all steps of a run again, or those that did not complete, or that changed",
+        about=RERUN_ABOUT,
         options=(
-            Option("--failed-only", "keep what completed, run the rest"),
-            Option("--as-new", "make a new run of the same definition and inputs"),
+            *RERUN,
             *INPUTS,
             *CAPACITY,
             _CREDENTIALS,
             _JUNIT,
             *_WATCH,
         ),
-        examples=("resile rerun 7 --failed-only", "resile rerun 7 --as-new"),
+        examples=("resile rerun 7 --failed-only", "resile rerun 7 --changed --dry-run", "resile rerun 7 --as-new"),
         exits=_RUN_EXITS,
         drives=True,
     ),

@@ -43,6 +43,20 @@ LIMITS = (
     Option("--force", "start although input files or data that jobs of a Torc file read are missing"),
 )
 
+CACHED = Option("--cached", "take over what has not changed since the last completed run of this workflow here")
+RERUN = (
+    Option("--failed-only", "keep what completed, run the rest"),
+    Option("--changed", "take the file as it is now; run what changed since it ran, and all that hangs below"),
+    Option("--dry-run", "with --changed: list the steps that would run, each with its reason"),
+    Option("--force", "with --changed: although input files or data that jobs of a Torc file read are missing"),
+    Option("--as-new", "make a new run of the same definition and inputs"),
+)
+RERUN_ABOUT = (
+    "The run starts its next epoch: attempts and budgets count from zero. Inputs that are not given keep their "
+    "values. The run keeps its own copy of the file, except with --changed; to use a changed file in a new run, call "
+    "`resile run FILE`."
+)
+
 RUN_FILTERS = (
     Option("--status STATUS", "only runs with this status, or one of several: failed,parked"),
     Option("--workflow NAME", "only runs of the workflow of this name"),

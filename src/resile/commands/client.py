@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from resile.commands.changed.client import ChangeCommands
+from resile.commands.service.client import TokenCommands
 from resile.commands.store_handle import StoreHandle
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from resile.commands.documents import dead_letters as letter_documents
     from resile.commands.documents import jobs as job_documents
     from resile.commands.documents import runs as run_documents
-    from resile.commands.documents import tokens as token_documents
     from resile.commands.inspect import RunFilter
     from resile.commands.judge import Judgement, ParkedStep
     from resile.commands.logs import AttemptOutput, LogFilter, LogPart
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from resile.store.server_tables import SharedStore
 
 
-class Client:
+class Client(ChangeCommands, TokenCommands):
     """The commands on one store."""
 
     def __init__(self, store: SharedStore) -> None:
@@ -75,29 +76,6 @@ class Client:
         from resile.commands.service.follow import wait
 
         return wait(self._stores.read(), run, listener)
-
-    def create_token(self, name: str, role: str, expires_seconds: float | None) -> token_documents.NewTokenDocument:
-        """Make a token for servers of this store."""
-        from resile.commands.documents.tokens import NewTokenDocument
-        from resile.commands.service.tokens import create_token
-
-        made = create_token(self._stores.create().server_tables(), name, role, expires_seconds)
-        return NewTokenDocument(made.name, made.role, made.expires_at, made.secret)
-
-    def tokens(self) -> token_documents.TokenList:
-        """List the tokens."""
-        from resile.commands.documents.tokens import TokenList
-        from resile.commands.service.tokens import list_tokens
-
-        return TokenList(tokens=list_tokens(self._stores.read().server_tables()) if self._stores.exists() else [])
-
-    def revoke_token(self, name: str) -> token_documents.RevokedToken:
-        """Revoke a token."""
-        from resile.commands.documents.tokens import RevokedToken
-        from resile.commands.service.tokens import revoke_token
-
-        revoke_token(self._stores.write().server_tables(), name)
-        return RevokedToken(name=name)
 
     def resume(
         self, run: int, limits: ResourceLimits, listener: EngineListener, launcher: Prestarted | None = None

@@ -26,10 +26,9 @@ from resile.commands.documents.base import timestamp
 from resile.core.fanout.worktrees import steps_with_worktree
 from resile.core.state import ROOT
 from resile.engine.paths import named_logs, worktree
-from resile.engine.replay import row_of
+from resile.engine.replay import current_workflow, row_of
 from resile.engine.session import hold_lease
 from resile.errors import ResileError
-from resile.model import codec
 from resile.model.failure import FAILURE_KINDS, Kind
 from resile.model.items import ItemFailure
 from resile.model.nested import path_part
@@ -206,7 +205,7 @@ def fan_outs(store: Store, row: RunRow, step: str | None) -> list[LetterCount]:
         return found
     named = [fan for fan in found if step in (fan.name, fan.map, fan.step)]
     if not named:
-        workflow = codec.decode(store.definition(row.definition))
+        workflow = current_workflow(store, row)
         maps = dict(maps_of(workflow.steps))
         if step not in maps and all(one.name != step for one in maps.values()):
             hint = f"its maps are: {', '.join(maps)}" if maps else "it has no maps"
@@ -256,7 +255,7 @@ def _rows(store: Store, row: RunRow, step: str | None, signature: str | None) ->
 
 def worktree_error_types(store: Store, row: RunRow) -> ErrorTypes:
     """By map, the error types of the steps that make an item's worktree and merge it back."""
-    workflow = codec.decode(store.definition(row.definition))
+    workflow = current_workflow(store, row)
     found: ErrorTypes = {}
     for name, step in maps_of(workflow.steps):
         if isinstance(step.action, FanOut) and step.action.isolation == "worktree":

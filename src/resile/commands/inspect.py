@@ -14,7 +14,7 @@ from resile.commands.documents.base import public_inputs
 from resile.commands.documents.runs import Event, RunDocument, RunList, RunSummary, event_of, run_document, run_summary
 from resile.commands.events.names import ALIASES
 from resile.engine.clock import clock_of
-from resile.engine.replay import digest, dropped_jobs, fold_log, row_of
+from resile.engine.replay import current_workflow, digest, dropped_jobs, fold_log, row_of
 from resile.errors import ResileError
 from resile.model.failure import Failure, Kind
 from resile.model.status import RUN_ENDED, RunStatus
@@ -127,9 +127,8 @@ def _history_of(store: SharedStore, number: int, types: Sequence[str], after: in
 def _under_other_names(store: SharedStore, row: RunRow, types: Sequence[str], after: int) -> Iterator[Event]:
     """The events under NoETL's names; the scope of each depends on earlier events, so all are read."""
     from resile.commands.events.noetl_names import as_playbook
-    from resile.model import codec
 
-    workflow = codec.decode(store.definition(row.definition))
+    workflow = current_workflow(store, row)
     for event in as_playbook(list(_select(store, row.id, (), 0)), workflow):
         if event.seq > after and (event.type in types or _is_wanted(event.type, types)):
             yield event
@@ -184,9 +183,8 @@ def _unknown_step(store: SharedStore, row: RunRow, step: str) -> ResileError:
     from difflib import get_close_matches
 
     from resile.explain.explanation import explainable_names
-    from resile.model import codec
 
-    near = get_close_matches(step, explainable_names(codec.decode(store.definition(row.definition))), 1)
+    near = get_close_matches(step, explainable_names(current_workflow(store, row)), 1)
     hint = f"did you mean {near[0]!r}?" if near else f"`resile status {row.id}` lists its steps"
     return ResileError("no-such-step", f"run {row.id} has no step or item {step!r}", hint=hint)
 

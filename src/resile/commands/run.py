@@ -95,6 +95,12 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
         remember(store, loaded)
     clock = clock_of()
     first = RunStarted(clock.now(), capacity, inputs, options, clock.machine, loaded.source, learned=loaded.learned)
+    kept = None
+    if call.cached:
+        from resile.commands.changed.cached import take_cached
+
+        kept = take_cached(store, call, loaded, inputs, output)
+        first = msgspec.structs.replace(first, cached=kept.event)
     folder = os.getcwd()
     row, state = create(
         store, workflow, loaded.definition_of_run, first, output=output, directory=folder, labels=call.labels
@@ -102,6 +108,8 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     notices = [*warning_lines(loaded.warnings, call.path), *learned_lines(loaded.learned)]
     with hold_lease(store, row.id) as lease:
         row = own_folder(store, row)
+        if kept is not None:
+            kept.copy_outputs(store, row, state, lease)
         status = drive_engine(store, row, state, lease, [first], capacity, listener, launcher, clock, notices)
     return outcome_of(store, row, state, status)
 
@@ -142,7 +150,7 @@ def rerun(
     row = row_of(store, number)
     if as_new:
         return _run_as_new(store, row, limits, listener, launcher, inputs or Given())
-    _refuse_unfinished(row, "rerun")
+    refuse_unfinished(row, "rerun")
     values = inputs_for(fold_log(store, row), inputs) if inputs else None
     again = EpochStarted(0.0, failed_only, caller(), values)
     return drive_existing(store, row, limits, listener, [again], launcher)
@@ -192,7 +200,7 @@ def reset(store: Store, number: int, *, failed_only: bool, by: str = "") -> Rese
     from resile.commands.documents.answers import ResetResult
 
     row = row_of(store, number)
-    _refuse_unfinished(row, "reset")
+    refuse_unfinished(row, "reset")
     with hold_lease(store, number) as lease:
         state = fold_log(store, row)
         finished = _count_started(state)
@@ -221,7 +229,7 @@ def _count_started(state: State) -> int:
     return sum(job.attempt > 0 for job in state.jobs.values() if job.scope == ROOT and not state.is_end(job))
 
 
-def _refuse_unfinished(row: RunRow, verb: str) -> None:
+def refuse_unfinished(row: RunRow, verb: str) -> None:
     """Refuse an unfinished run: its steps may still be running and must end first."""
     if row.status not in RUN_ENDED and row.status != "parked":
         hint = f"`resile resume {row.id}` or `resile cancel {row.id}` first"

@@ -1,4 +1,4 @@
-"""`run --dry-run`: prints the plan of a run."""
+"""`run --dry-run` prints the plan of a run, `--cached` and `rerun --changed` with it the steps that changed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from resile.cli.display import output
 from resile.cli.parse import Call, refusal
+from resile.commands.documents.changes import Changes
 from resile.commands.documents.plan import PlannedStep, RunPlan
 from resile.commands.start.call import RunCall
 from resile.commands.start.dry_run import dry_run
@@ -16,15 +17,35 @@ _ONLY_WITH_STEPS = ("verbose", "debug", "junit")
 
 def show_plan(call: Call, asked: RunCall) -> int:
     """Print what a run would do; nothing runs."""
+    refuse_watching(call)
+    if asked.cached:
+        return show_changes(call, call.client.cached_changes(asked))
+    plan = dry_run(asked)
+    for warning in plan.warnings:
+        output.say(f"resile: {warning}")
+    return output.answer(call, plan, _lines)
+
+
+def refuse_watching(call: Call) -> None:
+    """Refuse options about what steps print, and close the launcher that no run uses."""
     for option in _ONLY_WITH_STEPS:
         if call.flag(option):
             raise refusal(f"--dry-run runs no step, so --{option} has nothing to show", "leave one of them out")
     if call.launcher is not None:
         call.launcher.socket.close()
-    plan = dry_run(asked)
-    for warning in plan.warnings:
-        output.say(f"resile: {warning}")
-    return output.answer(call, plan, _lines)
+
+
+def show_changes(call: Call, changes: Changes) -> int:
+    """Print the steps that changed, one line each."""
+
+    def lines(found: Changes, page: output.Page) -> Iterator[str]:
+        if not found.steps:
+            yield "nothing to do"
+        for change in found.steps:
+            name = page.paint("bold", output.escape(change.step))
+            yield f"{name}  {change.reason}: {output.escape(change.detail)}"
+
+    return output.answer(call, changes, lines)
 
 
 def _lines(plan: RunPlan, page: output.Page) -> Iterator[str]:

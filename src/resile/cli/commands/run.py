@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from resile.cli.display import output
 from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher
-from resile.cli.parse import Call
+from resile.cli.parse import Call, refusal
 from resile.commands.load import CompileOptions
 from resile.commands.start.call import Choice, Given, ResourceLimits, RunCall
 from resile.engine.env_files import CREDENTIALS
@@ -50,6 +50,7 @@ def call_of(call: Call) -> RunCall:
         labels=call.pairs("label"),
         compile_options=CompileOptions(call.word("dialect"), call.word("profile")),
         choice=Choice(tuple(call.texts("from")), tuple(call.texts("only")), tuple(call.texts("skip"))),
+        cached=call.flag("cached"),
     )
 
 
@@ -61,6 +62,8 @@ def resume(call: Call) -> int:
 
 def rerun(call: Call) -> int:
     """Run it again."""
+    if call.flag("changed") or call.flag("dry-run") or call.flag("force"):
+        return _rerun_changed(call)
     limits = limits_of(call)
     failed_only, as_new, inputs = call.flag("failed-only"), call.flag("as-new"), _inputs(call)
     return drive_run(
@@ -69,6 +72,38 @@ def rerun(call: Call) -> int:
             call.run, limits, watch, call.launcher, failed_only=failed_only, as_new=as_new, inputs=inputs
         ),
     )
+
+
+class _NothingChanged(Exception):
+    """No step of a run has changed."""
+
+
+def _rerun_changed(call: Call) -> int:
+    """Run what changed, or list it; where nothing did, say so."""
+    from resile.cli.commands.plan import refuse_watching, show_changes
+    from resile.commands.documents.changes import Changes
+
+    if not call.flag("changed"):
+        option = "dry-run" if call.flag("dry-run") else "force"
+        raise refusal(f"--{option} goes with --changed", f"resile rerun {call.run} --changed --{option}")
+    for option in ("failed-only", "as-new"):
+        if call.flag(option):
+            raise refusal(f"--changed and --{option} exclude each other", "leave one of them out")
+    limits, inputs, force = limits_of(call), _inputs(call), call.flag("force")
+    if call.flag("dry-run"):
+        refuse_watching(call)
+        return show_changes(call, call.client.changes(call.run, inputs, force=force))
+
+    def act(watch: ProgressWatcher) -> RunOutcome:
+        finished = call.client.rerun_changed(call.run, limits, watch, call.launcher, inputs=inputs, force=force)
+        if finished is None:
+            raise _NothingChanged
+        return finished
+
+    try:
+        return drive_run(call, act)
+    except _NothingChanged:
+        return show_changes(call, Changes(steps=[]))
 
 
 def drive_run(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:

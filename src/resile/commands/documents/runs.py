@@ -42,7 +42,10 @@ class Cause(Struct, frozen=True):
 
 
 class RunJob(Struct, frozen=True):
-    """One job; `scope` is `root` for the steps of the run itself. `waits_for` is the place that it needs to start."""
+    """One job; `scope` is `root` for the steps of the run itself. `waits_for` is the place that it needs to start.
+
+    One that is `cached` was taken over from an earlier run, and has no attempts in this one.
+    """
 
     id: int
     step: str
@@ -56,6 +59,7 @@ class RunJob(Struct, frozen=True):
     seconds: float
     cause: Cause | None
     waits_for: str | None
+    cached: bool
 
 
 class Route(Struct, frozen=True):
@@ -252,6 +256,7 @@ def _job(state: State, job: Job, now: float) -> RunJob:
         round(seconds, 3),
         None if cause is None else Cause(cause.step, cause.job, cause.status),
         _place_for(state, job),
+        job.cached > 0,
     )
 
 
@@ -285,6 +290,7 @@ def _gone_job(row: JobRow, now: float) -> RunJob:
         round(seconds, 3),
         msgspec.convert(row.cause, Cause | None),
         None,
+        False,
     )
 
 

@@ -17,9 +17,9 @@ from itertools import count
 from resile.commands.documents.answers import Graph, GraphEdge, GraphStep
 from resile.commands.inspect import standing
 from resile.commands.load import CompileOptions, compile_workflow
-from resile.engine.replay import row_of
+from resile.core.state import ROOT
+from resile.engine.replay import current_workflow, fold_log, row_of
 from resile.errors import shorten
-from resile.model import codec
 from resile.model.status import STATUS_NAMES, Status
 from resile.model.workflow import Child, FanOut, Noop, Rule, Step, SuccessActions, Workflow
 from resile.store.server_tables import SharedStore
@@ -39,10 +39,12 @@ def graph_of_run(store: SharedStore, number: int) -> Graph:
     """The graph of a run, each step with its status."""
     with store.reading():
         row = row_of(store, number)
-        workflow = codec.decode(store.definition(row.definition))
+        workflow = current_workflow(store, row)
+        # Where the steps have changed since, those of earlier epochs have rows of their own.
+        first = fold_log(store, row).scopes[ROOT].first if row.epoch > 1 else 0
         statuses: dict[tuple[str, str], Counter[str]] = {}
         for job in store.jobs(number):
-            if job.status != Status.disabled:
+            if job.status != Status.disabled and (job.id >= first or job.scope != "root"):
                 name = "recovered" if job.recovered else "tolerated" if job.tolerated else STATUS_NAMES[job.status]
                 key = _INDEX.sub("", job.scope).rpartition("/")[2], job.step
                 statuses.setdefault(key, Counter())[name] += 1

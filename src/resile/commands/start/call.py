@@ -55,7 +55,8 @@ class Choice(Struct, frozen=True):
 class RunCall(Struct):
     """The arguments of `resile run`; with a compiled `workflow` the file is not read.
 
-    Steps run in `directory`; in the current folder if it is empty.
+    Steps run in `directory`; in the current folder if it is empty. With `cached` steps that did not change since the
+    last completed run of the workflow are taken over from it.
     """
 
     path: str
@@ -72,3 +73,4 @@ class RunCall(Struct):
     workflow: Workflow | None = None
     choice: Choice = Choice()
     directory: str = ""
+    cached: bool = False

@@ -39,12 +39,17 @@ def prepare(call: RunCall, store: Store | None) -> tuple[Loaded, dict[str, Any],
     return prepare_loaded(call, loaded, store)
 
 
-def prepare_loaded(call: RunCall, loaded: Loaded, store: Store | None) -> tuple[Loaded, dict[str, Any], Capacity]:
-    """As `prepare`, of a workflow that is compiled already."""
+def prepare_loaded(
+    call: RunCall, loaded: Loaded, store: Store | None, before: Mapping[str, Any] | None = None
+) -> tuple[Loaded, dict[str, Any], Capacity]:
+    """As `prepare`, of a workflow that is compiled already; inputs that are not given may have values `before`."""
     if b'"memory_auto":true' in loaded.definition:
         from resile.commands.resources.learned import with_learned_memory
 
         loaded = with_learned_memory(loaded, store)
+    if call.choice and call.cached:
+        message, hint = "--cached chooses the steps itself", "leave out --from, --only and --skip"
+        raise ResileError("usage", message, hint=hint)
     if call.choice:
         from resile.commands.start.leave_out import leave_out
 
@@ -54,7 +59,7 @@ def prepare_loaded(call: RunCall, loaded: Loaded, store: Store | None) -> tuple[
     workflow = loaded.workflow
     if not call.force:
         _refuse_missing(loaded)
-    inputs = _read_inputs(workflow, call.inputs)
+    inputs = _read_inputs(workflow, call.inputs, before)
     if call.base is not None or workflow.dialect == "visor":
         from resile.commands.start.checkout import add_checkout
 

@@ -103,7 +103,7 @@ def start_may_wait(state: State, job: Job, step: Step) -> bool:
 
 
 def end_may_wait(state: State, job: Job, step: Step) -> bool:
-    """Does the outcome of an attempt take code, templates that are not `${...}`, a schema, git, or contents of files?"""
+    """Does the outcome of an attempt take code, templates that are not `${...}`, a schema, git, or what files hold?"""
     if step.transform is not None or step.checks or step.cases or step.effects or step.commit_required or step.reads:
         return True
     if step.outputs:

@@ -14,8 +14,7 @@ from resile.commands.inspect import last_failures
 from resile.commands.judge import Judgement
 from resile.commands.service.jobs import list_jobs
 from resile.dialects.native.writer.rules import handler_rule
-from resile.engine.replay import row_of
-from resile.model import codec
+from resile.engine.replay import current_workflow, row_of
 from resile.model.nested import job_key, split_job_key
 from resile.model.status import STATUS_NAMES
 from resile.server import acts
@@ -74,7 +73,7 @@ def list_handlers(request: Request) -> FailureHandlers:
 
 def _handlers_of(store: Store, run: int) -> list[FailureHandler]:
     """The failure handlers of a run; their numbers are as unique as those of jobs."""
-    workflow = codec.decode(store.definition(row_of(store, run).definition))
+    workflow = current_workflow(store, row_of(store, run))
     found = []
     for number, (name, rules) in enumerate(workflow.failure_handlers.items(), 1):
         written = [rule for rule in (handler_rule(one, workflow.folder) for one in rules) if rule is not None]

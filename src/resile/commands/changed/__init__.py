@@ -1,0 +1,1 @@
+"""Only what must run again: `rerun --changed` and `run --cached`."""

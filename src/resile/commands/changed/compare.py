@@ -1,0 +1,228 @@
+"""Finds the steps that must run again: those that changed since an earlier run, and all that hangs below them.
+
+    new       the file did not have it, or it did not complete
+    command   what it does, or its environment, is not the same any more (shape.py)
+    reads     the contents of what it reads are not the same any more
+    outputs   a file that it wrote is missing, or what it printed is lost
+    needs     a step that it needs runs again, or it needs others than before
+
+A step without `reads` and `outputs` depends on what it needs, so for it other needs are a change as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from resile.commands.changed.earlier import Done, Earlier
+from resile.commands.changed.shape import Shapes
+from resile.commands.documents.changes import ChangedStep, Changes
+from resile.core.state import ROOT, Job
+from resile.engine.fingerprints.digests import Digests
+from resile.engine.fingerprints.record import hash_variables, paths_read, variables_in
+from resile.engine.secrets import surroundings_of
+from resile.languages.registry import language_of
+from resile.model.status import COMPLETED, FAILED, SKIPPED, STATUS_NAMES
+from resile.model.workflow import Child, FanOut, Function, Step, Workflow
+
+Reason = Literal["command", "reads", "outputs", "needs", "new"]
+
+
+class Change(NamedTuple):
+    """Why a step runs again."""
+
+    step: str
+    reason: Reason
+    detail: str
+
+
+class Now(NamedTuple):
+    """What steps would run with now; `source` is the hash of the workflow file."""
+
+    workflow: Workflow
+    inputs: Mapping[str, Any]
+    source: str
+    directory: str
+    env: Mapping[str, str]
+
+
+def find_changes(earlier: Earlier | None, now: Now, folder: str) -> list[Change]:
+    """The steps that run again, in the order of the file; `folder` has the cache of digests."""
+    comparison = _Comparison(earlier, now, folder)
+    found = {change.step: change for change in below(now.workflow, comparison.own_changes())}
+    for step in now.workflow.steps:
+        if step.name in comparison.not_started and step.name in found:
+            # It did not run because of a step that it needs, so that is its reason.
+            needed = [name for need in step.needs for name in need.any_of if name in found]
+            if needed:
+                found[step.name] = Change(step.name, "needs", f"{needed[0]} runs again")
+    return list(found.values())
+
+
+def document_of(changes: list[Change]) -> Changes:
+    """The changes as a document."""
+    return Changes(steps=[ChangedStep(*change) for change in changes])
+
+
+class _Comparison:
+    """Compares the steps of a workflow with those of an earlier run."""
+
+    def __init__(self, earlier: Earlier | None, now: Now, folder: str) -> None:
+        self._now = now
+        # The steps that did not run, or not to their end, and did not fail.
+        self.not_started: set[str] = set()
+        self._done = earlier.done if earlier is not None else {}
+        self._jobs: dict[str, Job] = {}
+        self._run = ""
+        if earlier is not None:
+            state = earlier.state
+            self._run = f"run {earlier.row.id}"
+            self._jobs = {state.step_of(job).name: job for job in state.jobs.values() if job.scope == ROOT}
+            self._fans = {name: state.fans[job.id] for name, job in self._jobs.items() if job.id in state.fans}
+            self._last = Shapes(state.workflow, state.inputs)
+            self._last_steps = {step.name: step for step in state.workflow.steps}
+        self._shapes = Shapes(now.workflow, now.inputs)
+        self._env, _, self._hidden = surroundings_of(now.workflow, now.env)
+        self._digests = Digests(folder)
+        self._mark = language_of(now.workflow).mark
+
+    def own_changes(self) -> dict[str, Change]:
+        """The steps that changed by themselves."""
+        steps = [step for step in self._now.workflow.steps if not step.called_only]
+        found = {step.name: change for step in steps if (change := self._change_of(step)) is not None}
+        rest = [step for step in steps if step.name not in found and step.name in self._done]
+        return found | self._changes_of_files([step for step in rest if self._jobs[step.name].status is COMPLETED])
+
+    def _change_of(self, step: Step) -> Change | None:
+        """The change of a step, apart from files."""
+        job, done = self._jobs.get(step.name), self._done.get(step.name)
+        if job is None:
+            return Change(step.name, "new", "the file did not have it" if self._run else "no run has completed yet")
+        if job.status is SKIPPED and not job.accepted:
+            return self._change_of_skipped(step)
+        if job.status is not COMPLETED:
+            changed = done is None and step.name in self._last_steps and self._differs_from_last(step)
+            status = STATUS_NAMES[job.status]
+            if changed or (done is not None and self._differs(step, done)):
+                return Change(step.name, "command", f"its command is another than in {self._run}, where it is {status}")
+            if job.status is not FAILED:
+                self.not_started.add(step.name)
+            return Change(step.name, "new", f"in {self._run} it is {status}")
+        fan = self._fans.get(step.name)
+        if fan is not None and (fan.failed or fan.held):
+            return Change(step.name, "new", f"in {self._run} items of it failed")
+        if done is None:
+            return Change(step.name, "new", f"{self._run} does not say what it ran")
+        return self._change_of_done(step, job, done)
+
+    def _change_of_done(self, step: Step, job: Job, done: Done) -> Change | None:
+        """The change of a step that completed, apart from files."""
+        if isinstance(step.action, Function) and (problem := self._changed_code(step.action, done)):
+            return Change(step.name, "command", problem)
+        if self._differs(step, done):
+            return Change(step.name, "command", "what it runs is not what it ran")
+        names = variables_in(step)
+        if names and hash_variables(names, self._env, self._hidden) != done.fingerprint.env:
+            return Change(step.name, "command", f"the environment has changed: {', '.join(names)}")
+        if job.output_lost:
+            return Change(step.name, "outputs", "what it printed is lost")
+        depends_on_needs = not (step.reads or step.outputs)
+        if depends_on_needs and self._shapes.needs(step) != self._shapes.needs(done.step):
+            return Change(step.name, "needs", "it needs other steps than it did")
+        return None
+
+    def _change_of_skipped(self, step: Step) -> Change | None:
+        """The change of a step that was skipped: whether it is skipped again is decided in any case."""
+        before = self._last_steps[step.name]
+        if self._differs_from_last(step):
+            return Change(step.name, "command", "what it runs, or when, is not what it was")
+        if self._shapes.needs(step) != self._shapes.needs(before):
+            return Change(step.name, "needs", "it needs other steps than it did")
+        return None
+
+    def _differs(self, step: Step, done: Done) -> bool:
+        """Is the command of a step another than that of its last success?"""
+        return bool(self._shapes.command(step) != Shapes(done.workflow, done.inputs).command(done.step))
+
+    def _differs_from_last(self, step: Step) -> bool:
+        """Is the command of a step, which has not succeeded, another than in the earlier run?"""
+        return bool(self._shapes.command(step) != self._last.command(self._last_steps[step.name]))
+
+    def _changed_code(self, action: Function, done: Done) -> str:
+        """Why the code of a function counts as changed; empty if it has not changed."""
+        own = os.path.basename(self._now.workflow.file)
+        if not self._now.source or action.module or os.path.basename(action.file) != own:
+            return "its code is not in the workflow file, and only that is compared"
+        return "the workflow file with its code has changed" if self._now.source != done.source else ""
+
+    def _changes_of_files(self, steps: list[Step]) -> dict[str, Change]:
+        """The changes of what steps read and write; all digests are found together."""
+        reads = {step.name: self._paths_of(step) for step in steps}
+        digests = self._digests.of(dict.fromkeys(path for paths in reads.values() for path in paths))
+        found: dict[str, Change] = {}
+        for step in steps:
+            before = self._done[step.name].fingerprint
+            changed = [path for path in reads[step.name] if before.reads.get(path) != digests[path]]
+            missing = [path for path in self._outputs_of(step) if not os.path.lexists(path)]
+            if changed:
+                found[step.name] = Change(step.name, "reads", f"{self._list_paths(changed)} changed")
+            elif missing:
+                found[step.name] = Change(step.name, "outputs", f"{self._list_paths(missing)} is missing")
+        return found
+
+    def _paths_of(self, step: Step) -> list[str]:
+        """The paths that a step would read now; where only a run knows them, those that it read."""
+        before = self._done[step.name]
+        texts = (step.working_dir, *step.reads)
+        known = [self._shapes.text(text) for text in texts]
+        inner = list(before.fingerprint.reads)
+        if any(self._mark in text for text in known):
+            same = texts == (before.step.working_dir, *before.step.reads)
+            return inner if same else [*inner, *(os.path.join(self._now.directory, text) for text in known[1:])]
+        directory = os.path.join(self._now.directory, known[0])
+        own = paths_read(step, self._shapes.text, self._now.workflow.folder, directory)
+        # Steps inside a map or a child workflow have read files, too.
+        return list(dict.fromkeys((*own, *inner))) if isinstance(step.action, FanOut | Child) else own
+
+    def _outputs_of(self, step: Step) -> list[str]:
+        """The files that a step has written."""
+        before = self._done[step.name]
+        known = [self._shapes.text(text) for text in (step.working_dir, *step.outputs)]
+        if any(self._mark in text for text in known) or not step.outputs:
+            return list(before.fingerprint.outputs)
+        directory = os.path.join(self._now.directory, known[0])
+        return [os.path.abspath(os.path.join(directory, text)) for text in known[1:]]
+
+    def _list_paths(self, paths: list[str]) -> str:
+        """A few paths, as seen from the folder of the run."""
+        shown = [os.path.relpath(path, self._now.directory) for path in paths[:3]]
+        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        return ", ".join(path if not path.startswith("../..") else paths[at] for at, path in enumerate(shown)) + more
+
+
+def below(workflow: Workflow, found: dict[str, Change]) -> list[Change]:
+    """The changes with those of all steps below, in the order of the file.
+
+    Where one source of the arcs to a step runs again, the others do: which of them had led there is not known.
+    """
+    onward: dict[str, list[str]] = {step.name: [] for step in workflow.steps}
+    sources: dict[str, list[str]] = {}
+    for step in workflow.steps:
+        for arc in step.arcs:
+            if arc.step in onward:
+                onward[step.name].append(arc.step)
+                sources.setdefault(arc.step, []).append(step.name)
+        for name in (name for need in step.needs for name in need.any_of):
+            onward[name].append(step.name)
+    called = {step.name for step in workflow.steps if step.called_only}
+    work = deque(found)
+    while work:
+        name = work.popleft()
+        beside = [other for target in onward[name] for other in sources.get(target, ()) if name in sources[target]]
+        for other in (*onward[name], *beside):
+            if other not in found and other not in called:
+                found[other] = Change(other, "needs", f"{name} runs again")
+                work.append(other)
+    return [found[step.name] for step in workflow.steps if step.name in found]

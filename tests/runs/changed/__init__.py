@@ -1,0 +1,1 @@
+"""Runs of only what changed: `rerun --changed`, `run --cached`."""
