@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from resile.core import actions, answers, attempts, events
+from resile.core.epochs.begin import begin_epoch, open_root
 from resile.core.reaction import Reaction
 from resile.core.scheduling.arcs import pass_over
-from resile.core.scheduling.epochs import begin_epoch, open_root
 from resile.core.scheduling.finish import converge
 from resile.core.scheduling.ready_queue import dispatch
 from resile.core.scheduling.scopes import stop_end, stop_scope

@@ -475,9 +475,8 @@ def attach(state: State, workflow: Workflow) -> State:
         workflow = codec.decode(state.redefinition.encode())
     state.__dict__.update(workflow=workflow, plans=Plans(state, plan_of(workflow)))
     if not state.jobs:
-        count = len(state.plan.steps)
-        state.jobs = {number + 1: Job(number + 1, ROOT, number) for number in range(count)}
-        state.last_job = count
+        state.jobs = {number + 1: Job(number + 1, ROOT, number) for number in range(len(state.plan.steps))}
+        state.last_job = len(state.jobs)
     return state
 
 

@@ -16,8 +16,8 @@ from resile.commands.documents.recovery import Granted, PlannedRecovery
 from resile.commands.inspect import standing
 from resile.commands.recovery.diagnosis import Diagnosis, diagnose
 from resile.commands.recovery.failed_jobs import FailedJob, failed_jobs
+from resile.core.epochs.recovery import with_followers
 from resile.core.events import EpochStarted, Event, Grant, Judged, Remedy, RetryRequested
-from resile.core.scheduling.recovery import with_followers
 from resile.core.state import ROOT, State
 from resile.engine.replay import fold_log, row_of
 from resile.engine.session import caller

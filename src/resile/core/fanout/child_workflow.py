@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 from resile.core.actions import AnswerValue, SetTimer
+from resile.core.epochs.begin import take_up_scope
 from resile.core.fanout.naming import part_name
 from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import climb
 from resile.core.recovery.on_success import attempt_succeeded
 from resile.core.scheduling.arcs import settle_or_revisit
-from resile.core.scheduling.epochs import take_up_scope
 from resile.core.scheduling.finish import execution
 from resile.core.scheduling.goto import reopen_if_stale
 from resile.core.scheduling.reservations import mark_active, mark_idle

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.core.actions import KeepLetter, ReadItems, SetTimer
+from resile.core.epochs.begin import take_up_scope
 from resile.core.events import ItemsRead
 from resile.core.fanout.breaker import holds_back, may_start
 from resile.core.fanout.failure_reports import count_failure, report, uncount
@@ -25,7 +26,6 @@ from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import climb
 from resile.core.recovery.on_success import attempt_succeeded
 from resile.core.scheduling.arcs import settle_or_revisit
-from resile.core.scheduling.epochs import take_up_scope
 from resile.core.scheduling.goto import reopen_if_stale
 from resile.core.scheduling.reservations import mark_active, mark_idle
 from resile.core.scheduling.scopes import is_parked, item_failure, open_scope, start_scope, stop_scope

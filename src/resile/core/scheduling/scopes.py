@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from resile.core.actions import KeepScope, KillAttempt
+from resile.core.epochs.fresh_jobs import take_grant
 from resile.core.fanout.naming import map_name
 from resile.core.fanout.progress import Fan, add
 from resile.core.reaction import Reaction
 from resile.core.scheduling.dependencies import settle_and_inform, wake_joined, wake_or_join
-from resile.core.scheduling.fresh_jobs import take_grant
 from resile.core.scheduling.reservations import mark_idle
 from resile.core.state import SUCCESS, TIMES, Cause, Job, Scope, State
 from resile.core.transitions import set_status

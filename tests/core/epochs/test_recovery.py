@@ -6,8 +6,8 @@ import pytest
 from msgspec import structs
 
 from resile.core.actions import StartAttempt
+from resile.core.epochs.recovery import opened_jobs
 from resile.core.events import EpochStarted, Grant, Judged, Remedy, RetryRequested, RunResumed
-from resile.core.scheduling.recovery import opened_jobs
 from resile.core.scheduling.reservations import resources_for
 from resile.model.failure import Failure
 from resile.model.status import Status

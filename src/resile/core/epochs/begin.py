@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from resile.core.epochs.fresh_jobs import grant_again, start_over, take_grant
 from resile.core.events import Cached, EpochStarted
 from resile.core.fanout.naming import part_name
 from resile.core.reaction import Reaction
-from resile.core.scheduling.fresh_jobs import grant_again, start_over, take_grant
 from resile.core.scheduling.scopes import add_scope, add_to_totals, keep_scope, read_kept, start_scope
 from resile.core.state import ROOT, TIMES, Job, Queue, Scope, State
 from resile.core.transitions import set_status
@@ -34,7 +34,7 @@ def _fresh_root(reaction: Reaction, because: int, cached: Cached | None = None) 
         scope.values, scope.outputs, scope.arc_arguments = before.values, before.outputs, before.arc_arguments
     state.scopes = {ROOT: scope}
     if cached is not None:
-        from resile.core.scheduling.redefine import take_over
+        from resile.core.epochs.redefine import take_over
 
         take_over(reaction, scope, cached, because)
     _count_open(state, scope, before)
@@ -112,13 +112,13 @@ def begin_epoch(reaction: Reaction, event: EpochStarted) -> None:
             reaction.order(keep_scope(state, scope))
     before, more = state.jobs, _epoch_data(event, state.epoch + 1)
     if remedies is not None:
-        from resile.core.scheduling.recovery import grant, jobs_of_recovery, remedy_data
+        from resile.core.epochs.recovery import grant, jobs_of_recovery, remedy_data
 
         grant(state, remedies)
         state.jobs = jobs_of_recovery(state, remedies)
         more["remedies"] = remedy_data(remedies)
     elif event.again is not None:
-        from resile.core.scheduling.redefine import redefine
+        from resile.core.epochs.redefine import redefine
 
         redefine(state, event)
         grant_again(state, state.jobs)
@@ -131,7 +131,7 @@ def begin_epoch(reaction: Reaction, event: EpochStarted) -> None:
     if remedies is None:
         open_root(reaction, because)
     else:
-        from resile.core.scheduling.recovery import open_again
+        from resile.core.epochs.recovery import open_again
 
         open_again(reaction, _fresh_root(reaction, because), remedies, because)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from resile.core.epochs.fresh_jobs import grant_again, start_over
 from resile.core.events import Grant, Remedy
 from resile.core.reaction import Reaction
 from resile.core.scheduling.dependencies import recount, wake_joined
-from resile.core.scheduling.fresh_jobs import grant_again, start_over
 from resile.core.state import ROOT, Error, Job, Scope, State
 from resile.model.failure import Failure, Kind
 from resile.model.status import COMPLETED, FAILED, PENDING_FAILED, TERMINAL, TERMINATED

@@ -1,0 +1,1 @@
+"""Begins a run, and begins it again: whole, what failed, what changed, or what a recovery answers."""
