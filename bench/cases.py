@@ -50,6 +50,11 @@ class Bench(NamedTuple):
     wide: int
     scale: tuple[int, ...]
 
+    @property
+    def is_full(self) -> bool:
+        """Are these the sizes that the bounds are for?"""
+        return self.wide >= 5_000
+
 
 Case = Callable[[Bench], list[Figure]]
 
@@ -312,7 +317,7 @@ def python(bench: Bench) -> list[Figure]:
         what = f"{name}, kept of a finished step of {bench.scale[-1]:,}"
         # From the first tenth of the run to its end; the process grows in pages, so a few steps say nothing of it.
         figures.append(Figure("python", what, blocks, "objects", bound=0.5))
-        figures.append(Figure("python", what, growth, "bytes", bound=32.0 if bench.scale[-1] >= 100_000 else 0.0))
+        figures.append(Figure("python", what, growth, "bytes", bound=32.0))
     return figures
 
 

@@ -1,6 +1,6 @@
 """What a server costs: runs that it is given, runs that wait, requests, and its start.
 
-The floor of each figure is measured in the same round. Bounds are for full sizes.
+The floor of each figure is measured in the same round.
 """
 
 from __future__ import annotations
@@ -22,11 +22,6 @@ from bench.submissions import FLOW
 
 STEPS_OF_A_RUN = 3
 PARKS = 'resile: 1\nname: parks\nsteps:\n  only: {shell: "exit 3", park: true}\n'
-
-
-def is_full(bench: Bench) -> bool:
-    """Are these the sizes that the bounds are for?"""
-    return bench.wide >= 5_000
 
 
 def many_runs(bench: Bench) -> list[Figure]:
@@ -58,13 +53,12 @@ def many_runs(bench: Bench) -> list[Figure]:
             whole._replace(wall_seconds=wall_seconds, cpu_seconds=whole.cpu_seconds - client_seconds)
         )
     case = f"server {count:,} runs"
-    bound = 2.0 if is_full(bench) else 0.0
-    return [compare(case, what, samples, f"{what}_seconds", "one run", bound, "server") for what in ("wall", "cpu")]
+    return [compare(case, what, samples, f"{what}_seconds", "one run", 2.0, "server") for what in ("wall", "cpu")]
 
 
 def parked(bench: Bench) -> list[Figure]:
     """The memory and the idle time of a server whose database has many parked runs, and of one that has none."""
-    count, idle_seconds = (10_000, 30.0) if is_full(bench) else (1_000, 5.0)
+    count, idle_seconds = (10_000, 30.0) if bench.is_full else (1_000, 5.0)
     reset(bench.folder)
     with resile_server(bench) as server:
         wait_ready(server)
@@ -81,11 +75,10 @@ def parked(bench: Bench) -> list[Figure]:
         connection.close()
         rss, cpu = _idle(server, idle_seconds)
     case = f"server {count:,} parked"
-    full = is_full(bench)
     return [
-        Figure(case, "RSS", rss, "MiB", bound=120.0 if full else 0.0),
+        Figure(case, "RSS", rss, "MiB", bound=120.0),
         Figure(case, "RSS against no run", rss, "MiB", "empty server", empty_rss, rss / empty_rss),
-        Figure(case, f"cpu, {idle_seconds:g} s idle", cpu, "s", bound=0.3 if full else 0.0),
+        Figure(case, f"cpu, {idle_seconds:g} s idle", cpu, "s", bound=0.3),
         Figure(case, f"cpu, {idle_seconds:g} s idle, no run", empty_cpu, "s"),
     ]
 
@@ -120,7 +113,7 @@ def _copy_run(file: Path, count: int) -> None:
 
 def requests(bench: Bench) -> list[Figure]:
     """GET of a run with three steps against a bare route with the same JSON; and the memory of both processes."""
-    count = 3_000 if is_full(bench) else 500
+    count = 3_000 if bench.is_full else 500
     reset(bench.folder)
     with resile_server(bench) as server:
         wait_ready(server)
@@ -144,7 +137,6 @@ def requests(bench: Bench) -> list[Figure]:
         connection.close()
     total = count * len(mine) / 1e6
     ratio = statistics.median(a / b for a, b in zip(mine, floors, strict=True))
-    full = is_full(bench)
     return [
         Figure(
             "server GET run",
@@ -154,11 +146,11 @@ def requests(bench: Bench) -> list[Figure]:
             "bare Starlette",
             statistics.median(floors) * 1e6,
             ratio,
-            3.33 if full else 0.0,
+            3.33,
         ),
         Figure("server GET run", "cpu", cpu / total, "us", "bare Starlette", bare_cpu / total, cpu / bare_cpu),
         Figure("server idle", "RSS", idle_rss, "MiB", "bare Starlette", bare_rss, idle_rss / bare_rss),
-        Figure("server idle", "RSS above bare Starlette", idle_rss - bare_rss, "MiB", bound=60.0 if full else 0.0),
+        Figure("server idle", "RSS above bare Starlette", idle_rss - bare_rss, "MiB", bound=60.0),
     ]
 
 
@@ -181,5 +173,4 @@ def start(bench: Bench) -> list[Figure]:
         if number:  # The first writes the bytecode caches that the bound assumes.
             samples["server"].append(floor._replace(wall_seconds=server.started_seconds))
             samples["python -c pass"].append(floor)
-    bound = 25.0 if is_full(bench) else 0.0
-    return [compare("server start", "until it listens", samples, "wall_seconds", "python -c pass", bound, "server")]
+    return [compare("server start", "until it listens", samples, "wall_seconds", "python -c pass", 25.0, "server")]

@@ -69,9 +69,9 @@ class Service(NamedTuple):
 
 
 @contextmanager
-def resile_server(bench: Bench, *options: str) -> Iterator[Service]:
+def resile_server(bench: Bench, slots: int = 2) -> Iterator[Service]:
     """Our server on the database of the benchmark."""
-    words = [bench.resile, "server", "--port", "0", "--slots", "2", *options]
+    words = [bench.resile, "server", "--port", "0", "--slots", str(slots)]
     with _service(words, bench.folder) as service:
         yield service
 
