@@ -191,7 +191,8 @@ class PostgresServerTables:
             ON CONFLICT (run, epoch, job, attempt)
             DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in names[4:])}"""
         columns = [[getattr(one, name) for one in claims] for name in names]
-        self._session.write(lambda db: db.execute(sql, columns))
+        # The same claims again leave the same rows.
+        self._session.repeat(lambda db: db.execute(sql, columns))
 
     def claims(self, run: int | None = None, worker: str | None = None) -> list[Claim]:
         sql = f"""SELECT {_CLAIM} FROM claims WHERE (%s::bigint IS NULL OR run = %s)

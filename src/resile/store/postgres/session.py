@@ -66,14 +66,25 @@ class Session:
 
     def read(self, ask: Callable[[Connection], T], *, wait: bool = True) -> T:
         """Ask something that changes nothing; without `wait` a lost connection is opened again, once, or raises."""
+        return self.repeat(ask, wait=wait)
+
+    def repeat(self, work: Callable[[Connection], T], *, wait: bool = True) -> T:
+        """Execute one statement, in a transaction of its own: one round trip.
+
+        After a lost connection it is executed again, although it may have been committed: then it must change nothing.
+        """
+        tries = 0
         with self._lock:
             while True:
                 try:
-                    return ask(self._open())
+                    return work(self._open())
                 except psycopg.Error as error:
-                    if not self._is_lost(error):
+                    if self._is_lost(error):
+                        self._pause(error, wait=wait)
+                    elif isinstance(error, _AGAIN) and tries < TRIES_MAX:
+                        tries += 1
+                    else:
                         raise self.explain(error) from error
-                    self._pause(error, wait=wait)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Do some work in one transaction that is committed once, whatever happens to the connection."""
