@@ -41,8 +41,14 @@ _LINE = r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)"
 
 def environment_of(workflow: Workflow, caller: Mapping[str, str]) -> dict[str, str]:
     """The environment of a workflow's steps: the caller's, its files, its credentials; without the caller's token."""
-    found = add_credentials(workflow, {**caller, **load_env_files(workflow)})
-    found.pop(TOKEN_VARIABLE, None)
+    return without_callers_own(add_credentials(workflow, {**caller, **load_env_files(workflow)}))
+
+
+def without_callers_own(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment without what is the caller's alone: its token, and the name of its file of credentials."""
+    found = dict(env)
+    for name in (CREDENTIALS, TOKEN_VARIABLE):
+        found.pop(name, None)
     return found
 
 
@@ -93,7 +99,8 @@ def _value(text: str) -> str:
 
 def add_credentials(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
     """The environment with the secrets that a file of credentials has, and without the name of the file."""
-    found = {name: value for name, value in env.items() if name != CREDENTIALS}
+    found = dict(env)
+    found.pop(CREDENTIALS, None)
     if not env.get(CREDENTIALS):
         return found
     known = _read_credentials(env[CREDENTIALS])

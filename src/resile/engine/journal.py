@@ -6,17 +6,17 @@ Orders wait here too: the engine gets them only when the batch with their event 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
-from resile.core.actions import Action, DropLetter, KeepLetter, KeepScope, Note, Order, StartAttempt
+from resile.core.actions import Action, DropLetter, KeepLetter, KeepScope, Note, Order, StartAttempt, StopEngine
 from resile.core.events import Event
 from resile.core.state import FORMAT, ROOT, Job, State, encode
 from resile.model.items import KeptScope
 from resile.model.limits import ITEM_HISTORY_MAX
-from resile.model.status import Status
+from resile.model.status import RUN_ENDED, RunStatus, Status
 from resile.store.contract import AttemptRow, Batch, Entry, JobRow, RunRow, Snapshot, Writer
 
 SNAPSHOT_ENTRIES_MIN = 20_000
@@ -42,6 +42,9 @@ class Journal:
         self._answered: dict[int, dict[str, Any] | None] = {}
         self._written: deque[tuple[int, list[Order], list[Note]]] = deque()
         self._since_snapshot = 0
+        # The row with which a run ends that has this state.
+        self.closing: Callable[[State, RunStatus], RunRow] | None = None
+        self._closed_seq = -1
 
     def add(self, state: State, event: Event, actions: list[Action], attempt: AttemptRow | None) -> None:
         """Add one event with its notes and orders, and remember which rows it changed."""
@@ -106,6 +109,10 @@ class Journal:
         """Write the run's own row with the next batch."""
         self._row = row
 
+    def is_closed(self, state: State) -> bool:
+        """Has the last batch told that the run has ended, with the closing row?"""
+        return self._closed_seq == state.seq
+
     def has_entries(self) -> bool:
         """Is there something that has not been submitted to the writer?"""
         return bool(self._entries or self._answered) or self._row is not None
@@ -122,6 +129,9 @@ class Journal:
         """Submit the collected batch to the writer; `at_once` if the engine is idle until it is durable."""
         self._since_snapshot += len(self._entries)
         picture = None
+        last = self._orders[-1] if self._orders else None
+        if type(last) is StopEngine and last.status in RUN_ENDED and self.closing is not None:
+            self._row, self._closed_seq, snapshot = self.closing(state, last.status), state.seq, True
         # A snapshot holds every job, so its interval grows with the number of jobs: snapshots together cost no more
         # than the entries between them.
         if snapshot or self._since_snapshot >= max(SNAPSHOT_ENTRIES_MIN, len(state.jobs)):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from resile.core.state import State
 from resile.engine.paths import claim_folders, epoch_folder, label
-from resile.engine.secrets import Hidden
+from resile.engine.secrets import Hidden, encode_environment
 from resile.executors.contract import Executor
 from resile.executors.fence import Fence
 from resile.executors.local.executor import LocalExecutor
@@ -25,19 +25,34 @@ if TYPE_CHECKING:
 
 
 class Hosting(Struct, frozen=True):
-    """How a host drives a run: with the slots of its hub, which it gets by its priority."""
+    """How a host drives a run: with the slots of its hub, which it gets by its priority.
+
+    Of a run that is new nobody has started anything, and its folder is empty.
+    """
 
     hub: Hub
     priority: int
+    is_new: bool
 
 
-def open_fence(row: RunRow, epoch: int, identity: str, number: int, confirm: Callable[[], None]) -> Fence:
+def open_fence(
+    state: State,
+    row: RunRow,
+    epoch: int,
+    identity: str,
+    number: int,
+    confirm: Callable[[], None],
+    hosting: Hosting | None,
+) -> Fence:
     """The fence of the engine that has the lease with this number; `confirm` renews the lease.
 
     Raises ResileError if another user could write to the run's folders, or a newer engine drives the run.
     """
     claim_folders(row.output, row.id, epoch, identity)
-    return Fence(epoch_folder(row.output, row.id, epoch), number, confirm)
+    # The launcher of a server looks at fences by name; workers of functions, and launchers that others left, do not.
+    is_shared = hosting is not None and hosting.is_new and not calls_functions(state.workflow)
+    shared = hosting.hub.fence if hosting is not None and is_shared else ""
+    return Fence(epoch_folder(row.output, row.id, epoch), number, confirm, shared=shared)
 
 
 def make_executor(
@@ -48,16 +63,20 @@ def make_executor(
     epoch: int,
     identity: str,
     env: Mapping[str, str],
+    own: Mapping[str, str],
     hidden: Hidden,
     launcher: Prestarted | None,
     clock_offset: float,
     fence: Fence,
     hosting: Hosting | None = None,
 ) -> Executor:
-    """The executor of commands, combined with that of functions if the workflow calls any."""
+    """The executor of commands, combined with that of functions if the workflow calls any.
+
+    Steps get the environment `env`, and what the run adds as its `own`.
+    """
     settings = _Settings(
         label=label(identity, row.id, epoch),
-        base_env={os.fsencode(key): os.fsencode(value) for key, value in env.items()},
+        base_env=encode_environment(env, own),
         directory=os.fsencode(row.directory),
         fence=fence,
         secrets=hidden.listed,
@@ -68,12 +87,12 @@ def make_executor(
         from resile.executors.shared.open_view import open_view
 
         who = {"run": row.id, "epoch": epoch, "priority": hosting.priority, "parallel": parallel}
-        commands = open_view(hosting.hub, folder, **who, **settings)
+        commands = open_view(hosting.hub, folder, is_new=hosting.is_new, **who, **settings)
     else:
         commands = LocalExecutor(folder, slots=parallel, launcher=launcher, **settings)
     if not calls_functions(state.workflow):
         return commands
-    return _with_functions(commands, state, row, folder, parallel, epoch, env, clock_offset, fence)
+    return _with_functions(commands, state, row, folder, parallel, epoch, {**env, **own}, clock_offset, fence)
 
 
 class _Settings(TypedDict):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from resile.engine.env_files import environment_of
+from resile.engine.env_files import environment_of, without_callers_own
 from resile.errors import ResileError
 from resile.model.failure import Failure, Outcome
 from resile.model.nested import workflows_within
@@ -173,8 +173,36 @@ class Hidden:
 NOTHING_HIDDEN = Hidden()
 
 
-def surroundings_of(workflow: Workflow, env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], Hidden]:
+class FixedEnvironment(dict[str, str]):
+    """An environment that never changes, of a process that drives many runs; what they all make of it is made once."""
+
+    @cached_property
+    def plain(self) -> FixedEnvironment:
+        """The environment of the steps of a workflow that adds nothing."""
+        return FixedEnvironment(without_callers_own(self))
+
+    @cached_property
+    def hidden(self) -> Hidden:
+        """The texts to redact of a workflow without secrets."""
+        return Hidden(values_to_hide({}, self))
+
+    @cached_property
+    def encoded(self) -> dict[bytes, bytes]:
+        """The names and values as the system has them."""
+        return {os.fsencode(name): os.fsencode(value) for name, value in self.items()}
+
+
+def encode_environment(env: Mapping[str, str], own: Mapping[str, str]) -> dict[bytes, bytes]:
+    """An environment with what a run adds, as the system has it."""
+    encoded = env.encoded if isinstance(env, FixedEnvironment) else FixedEnvironment(env).encoded
+    return {**encoded, **FixedEnvironment(own).encoded}
+
+
+def surroundings_of(workflow: Workflow, env: Mapping[str, str]) -> tuple[Mapping[str, str], dict[str, str], Hidden]:
     """The environment of a run's steps, its secrets, and the texts to redact."""
+    adds = any(one.secrets or one.env_files for one in workflows_within(workflow))
+    if isinstance(env, FixedEnvironment) and not adds:
+        return env.plain, {}, env.plain.hidden
     own = environment_of(workflow, env)
     secrets = load_secrets(workflow, own)
     return own, secrets, Hidden(values_to_hide(secrets, own))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -123,6 +124,8 @@ class Drive:
         self.row = row
         self.state = state
         self.events = events
+        # So the end of the run and its row are in one batch.
+        journal.closing = partial(closing_row, row)
 
     def write_opening_row(self) -> None:
         """Write that the run is being driven."""
@@ -132,7 +135,9 @@ class Drive:
         self.journal.write_row(replace(self.row, status="running", started_at=began, ended_at=None))
 
     def write_closing_row(self, status: RunStatus) -> None:
-        """Write the status in which the engine leaves the run, with a snapshot of its state."""
+        """Write the status in which the engine leaves the run, with a snapshot of its state, unless its end did so."""
+        if self.journal.is_closed(self.state):
+            return
         self.journal.write_row(closing_row(self.row, self.state, status))
         self.journal.submit(self.state, snapshot=True)
 
@@ -245,6 +250,10 @@ class Session:
             events = [replace(one, records_lost=True) if isinstance(one, RunResumed) else one for one in events]
         return Drive(engine, executor, journal, writer, self._row, state, events)
 
+    def _confirm(self, lease: Lease) -> None:
+        """Renew the lease; raises the store's error if another engine has it."""
+        self._store.renew_lease(lease, boot_seconds(), LEASE_SECONDS)
+
     def _are_records_lost(self, executor: Executor) -> bool:
         """Are the executor's records of this boot gone, or shorter than what the store knows?"""
         if executor.records != "here":
@@ -256,7 +265,7 @@ class Session:
             return False
         return executor.lacks_end(last.job, last.attempt, last.log)
 
-    def _surroundings(self) -> tuple[dict[str, str], dict[str, str], Hidden]:
+    def _surroundings(self) -> tuple[Mapping[str, str], dict[str, str], Hidden]:
         """The environment of the steps, the secrets, and the texts to redact: the token of the steps is one."""
         given = {**self._env, API_TOKEN: self._api.token} if self._api.token else self._env
         return surroundings_of(self._state.workflow, given)
@@ -278,15 +287,14 @@ class Session:
         env, secrets, hidden = self._surroundings()
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
         run_env = identity(row.id, epoch, output, self._api.url, "" if self._api.url else self._store.path)
-        base_env = {**env, **secrets, **{f"RESILE_{name}": value for name, value in run_env.items()}}
+        own_env = {**secrets, **{f"RESILE_{name}": value for name, value in run_env.items()}}
         executor = self._given_executor
         if executor is None:
             name, offset = self._store.identity(row.id), self._clock.machine.clock_offset
-            fence = open_fence(
-                row, epoch, name, lease.number, lambda: self._store.renew_lease(lease, boot_seconds(), LEASE_SECONDS)
-            )
+            confirm = partial(self._confirm, lease)
+            fence = open_fence(state, row, epoch, name, lease.number, confirm, hosting)
             executor = make_executor(
-                state, row, folder, parallel, epoch, name, base_env, hidden, launcher, offset, fence, hosting
+                state, row, folder, parallel, epoch, name, env, own_env, hidden, launcher, offset, fence, hosting
             )
         evaluators = make_evaluators(
             self._store, row, state, executor, env, secrets, hidden, debug=self._debug, helpers=self._helpers

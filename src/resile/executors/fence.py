@@ -7,6 +7,10 @@ The launcher and function workers look at the fence of their engine after they h
 before they start it: so either the newer engine finds that it begins, or it never starts. Of two engines that open
 fences at once at least one sees the other's.
 
+A server opens very many fences, and to make a file for each would be most of the cost of a short run. So the fences of
+its new runs are names of one file, which is always open: to close one is to remove its name, and those who obey it look
+by its name (`FenceAt`).
+
 The launcher only needs `FenceReader`, so only built-in modules are imported at the top.
 """
 
@@ -67,17 +71,20 @@ class Fence:
     """The fence of one engine.
 
     `number` is that of its lease. `confirm` renews the lease, and raises the store's error if another engine has it.
+    With `shared` it is one more name of that open fence, where the file system can do that.
     """
 
-    def __init__(self, folder: str, number: int, confirm: Callable[[], None]) -> None:
+    def __init__(self, folder: str, number: int, confirm: Callable[[], None], *, shared: str = "") -> None:
         self.number = number
         self.confirm = confirm
         self.path = f"{folder}/{_PREFIX}{number}{_SUFFIX}"
         self._folder = folder
-        flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC
+        self._file = -1
+        self._is_shared = self._is_removed = False
         try:
-            self._file = posix.open(self.path, flags, 0o600)
-            posix.write(self._file, OPEN)
+            self._is_shared = bool(shared) and _link(shared, self.path)
+            if not self._is_shared:
+                self._file = create_open(self.path)
             older = [found for found in _numbers_in(folder) if found < number]
             for found in older:
                 _close(f"{folder}/{_PREFIX}{found}{_SUFFIX}")
@@ -87,13 +94,20 @@ class Fence:
             raise ResileError("output_folder", f"can't write: {error.strerror}", where=self.path) from None
         present = _numbers_in(folder)
         if number not in present or max(present) > number:
-            posix.pwrite(self._file, CLOSED, 0)
+            if not self._is_shared:
+                posix.pwrite(self._file, CLOSED, 0)
             _unlink(self.path)
             self.check()
 
     def is_closed(self) -> bool:
         """Has a newer engine closed this fence?"""
-        return posix.pread(self._file, 1, 0) != OPEN
+        if not self._is_shared:
+            return posix.pread(self._file, 1, 0) != OPEN
+        try:
+            posix.stat(self.path)
+        except FileNotFoundError:
+            return True
+        return False
 
     def check(self) -> None:
         """Raise the store's error if a newer engine drives the run."""
@@ -107,10 +121,30 @@ class Fence:
 
     def close(self) -> None:
         """Remove the fence, because the engine ends."""
+        if self._is_removed:
+            return
+        self._is_removed = True
+        _unlink(self.path)
         if self._file >= 0:
-            _unlink(self.path)
             posix.close(self._file)
-            self._file = -1
+
+
+def create_open(path: str) -> int:
+    """Create an open fence; its descriptor."""
+    file = posix.open(path, posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC, 0o600)
+    posix.write(file, OPEN)
+    return file
+
+
+def _link(shared: str, path: str) -> bool:
+    """Give a file one more name; False where the file system has no such names, or no more for this file."""
+    try:
+        posix.link(shared, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    return True
 
 
 def _numbers_in(folder: str) -> list[int]:
@@ -126,7 +160,9 @@ def _close(path: str) -> None:
     except FileNotFoundError:
         return
     try:
-        posix.pwrite(descriptor, CLOSED, 0)
+        # A file with other names is the fence of other engines, too: those who obey it look by its name.
+        if posix.fstat(descriptor).st_nlink == 1:
+            posix.pwrite(descriptor, CLOSED, 0)
     finally:
         posix.close(descriptor)
     _unlink(path)

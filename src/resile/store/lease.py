@@ -41,7 +41,7 @@ def take(
         host=os.uname().nodename,
         boot=_boot(),
         pid=pid,
-        pid_started=_start_ticks_of(pid),
+        pid_started=_own_start_ticks(pid),
         since=wall,
         expires_at=wall + seconds,
         expires_boot_seconds=now + seconds,
@@ -90,8 +90,20 @@ def _own_start_ticks(pid: int) -> str:
     return _start_ticks_of(pid)
 
 
+def own_process() -> tuple[str, int, str]:
+    """How the leases of this process name it: its boot, its number and its start."""
+    pid = os.getpid()
+    return _boot(), pid, _own_start_ticks(pid)
+
+
 def _boot() -> str:
     """This boot of this machine and this pid namespace; empty without /proc."""
+    return _boot_of(os.getpid())
+
+
+@cache
+def _boot_of(_pid: int) -> str:
+    """As `_boot`: a process keeps its namespace, and one that it forks has another number."""
     try:
         return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:

@@ -11,7 +11,7 @@ import pytest
 
 from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Lost, Withdrawn
-from resile.executors.fence import Fence
+from resile.executors.fence import OPEN, Fence, FenceAt, create_open
 from resile.executors.local import executor, prestart
 
 from .driver import Driver, driving, lives, sh, wait_for
@@ -39,6 +39,34 @@ def test_a_newer_fence_closes_the_older_ones(tmp_path: Path) -> None:
     assert not second.is_closed()
     first.close()
     second.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fences_of_one_file_close_one_by_one(tmp_path: Path) -> None:
+    """A server's fences are names of one file: closing one, by its name, leaves those of other runs open."""
+    shared = tmp_path / "runs.fence"
+    os.close(create_open(str(shared)))
+    for run in ("one", "two"):
+        (tmp_path / run).mkdir()
+    one, two = (Fence(str(tmp_path / run), 5, lose, shared=str(shared)) for run in ("one", "two"))
+    assert os.path.samefile(one.path, two.path)
+    seen = [FenceAt(os.fsencode(fence.path)) for fence in (one, two)]
+    newer = Fence(str(tmp_path / "one"), 7, lose)
+    assert [fence.is_closed() for fence in (one, two, newer)] == [True, False, False]
+    assert [fence.is_closed() for fence in seen] == [True, False]
+    with pytest.raises(LeaseLost):
+        one.check()
+    two.close()
+    assert seen[1].is_closed()
+    assert shared.read_bytes() == OPEN
+
+
+def test_a_fence_is_a_file_of_its_own_where_it_cannot_be_shared(tmp_path: Path) -> None:
+    """Without the file of the server, or without room for one more name, an engine makes its own."""
+    fence = Fence(str(tmp_path), 5, lose, shared=str(tmp_path / "gone"))
+    assert Path(fence.path).read_bytes() == OPEN
+    assert not fence.is_closed()
+    fence.close()
     assert list(tmp_path.iterdir()) == []
 
 

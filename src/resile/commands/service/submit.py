@@ -18,6 +18,7 @@ from msgspec import Struct
 from resile.commands.documents.answers import SubmittedRun
 from resile.commands.load import CompileOptions, Loaded, check_compiled, require_workflow
 from resile.commands.run import state_with_inputs
+from resile.commands.service.compiled_texts import compile_alone
 from resile.commands.start.call import Choice, Given, ResourceLimits, RunCall
 from resile.commands.start.prepare import capacity_for, inputs_for, prepare, prepare_loaded
 from resile.core.events import Options, RunStarted
@@ -218,10 +219,13 @@ def _compile(call: TextCall, folder: str) -> Loaded:
             hint="`resile run` runs it",
         )
         raise WorkflowError(finding.code, finding.message, hint=finding.hint, diagnostics=[finding])
+    source = source_of(call.text, call.files)
+    if not call.files:
+        return compile_alone(call.text, call.file, options, folder, source)
     result = compile_text(call.text, file=call.file, folder=folder, dialect=options.dialect, profile=options.profile)
     workflow, findings = require_workflow(result)
     warnings = tuple(found for found in findings if found.severity == "warning")
-    return Loaded(workflow, codec.encode(workflow), warnings, source=source_of(call.text, call.files))
+    return Loaded(workflow, codec.encode(workflow), warnings, source=source)
 
 
 def check_text(text: str, file: str, files: Mapping[str, str], options: CompileOptions, folder: str) -> CheckedFile:

@@ -38,13 +38,14 @@ from resile.engine.paths import own_folder
 from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import CPUS_MAX, GPUS_MAX, MEMORY_BYTES_MAX, measure, visible_gpus
 from resile.engine.run_executor import Hosting
+from resile.engine.secrets import FixedEnvironment
 from resile.engine.session import ServerAccess, Session
 from resile.errors import ResileError
 from resile.executors.shared.hub import Hub
 from resile.executors.shared.open_hub import ServerFolder, open_hub
 from resile.executors.shared.places import Room
 from resile.model.workflow import Workflow
-from resile.store.contract import Lease, Writer
+from resile.store.contract import Lease, Request, Writer
 from resile.store.errors import LeaseHeld, StoreError
 from resile.store.lease import boot_seconds
 from resile.store.server_tables import SharedStore, Submission
@@ -105,7 +106,7 @@ class Host:
         self._store = store
         self._tables = store.server_tables()
         # A plain copy: the environment of a process decodes every value anew at each look, and each run looks often.
-        self._env = dict(os.environ) if env is None else env
+        self._env = FixedEnvironment(os.environ if env is None else env)
         self._log = log
         self._redrive = redrive
         self._folder = ServerFolder.take(output)
@@ -258,16 +259,19 @@ class Host:
         room = min(TAKEN_MAX, DRIVEN_MAX - len(self._driven))
         if room > 0:
             due = self._tables.take_due(time.time(), now, LEASE_SECONDS, room)
+            asked: dict[int, list[Request]] = {}
+            for request in self._store.requests(0) if due else ():
+                asked.setdefault(request.run, []).append(request)
             for submission, lease in due:
-                self._take(submission, lease)
+                self._take(submission, lease, asked.get(lease.run, []))
             if len(due) == room:
                 # There may be more, after a turn for those that are driven.
                 self._look_at = now
 
-    def _take(self, submission: Submission, lease: Lease) -> None:
+    def _take(self, submission: Submission, lease: Lease, requests: list[Request]) -> None:
         """Begin to drive a run."""
         try:
-            self._open(lease, submission)
+            self._open(lease, submission, requests)
         except StoreError:
             raise
         except ResileError as error:
@@ -275,12 +279,11 @@ class Host:
             self._drop(lease.run)
             self._waiting.append((lease, time.time() + AGAIN_SECONDS))
 
-    def _open(self, lease: Lease, submission: Submission) -> None:
+    def _open(self, lease: Lease, submission: Submission, requests: list[Request]) -> None:
         """Fold a run, answer what was asked of it meanwhile, and open its engine."""
         row = row_of(self._store, lease.run)
         state = fold_log(self._store, row)
         clock = clock_of(state)
-        requests = self._store.requests(lease.run)
         opening = open_run(self._store, row, state, requests, self._machine, clock, self._redrive)
         if not opening.events:
             self._answer_only(lease, opening)
@@ -294,7 +297,7 @@ class Host:
         api = ServerAccess(self._api_url, self._step_token(row.id, state.workflow))
         session = Session(self._store, row, state, env=self._env, listener=self._listener, clock=clock, api=api)
         share = self._writer.share()
-        hosting = Hosting(self.hub, submission.priority)
+        hosting = Hosting(self.hub, submission.priority, is_new=state.phase == "new")
         driven.drive = session.open(lease, opening.events, share, opening.parallel, hosting=hosting, host=driven)
         self._by_share[share] = driven
         self._poll_executor(driven)

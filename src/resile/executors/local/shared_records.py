@@ -1,10 +1,12 @@
 """What the launcher of a server wrote down about the attempts of one run.
 
     FOLDER-OF-EPOCH/servers     a line for each server that drove the epoch: the run's profile there, and its folder
+    FOLDER-OF-SERVER/pointer    the same for all runs: `+` instead of the profile, which is then that of the folder
     FOLDER-OF-SERVER/launcher/  the spools; a line about an attempt has the run's profile in the number of its job
 
 A server writes its folder down before it starts anything. So an engine that takes the run over later, in whichever
 process, finds the ends that were recorded, and never takes an attempt that runs there for one that did not start.
+In the folder of a new run this is one more name of the server's `pointer`: making a file for each run would cost more.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from resile.executors.contract import Ended
 from resile.executors.local import processes, recovery, wire
 from resile.executors.local.recovery import Key, SpooledAttempt
 from resile.executors.local.spool import SUFFIX
+from resile.model.folders import create_file
 
-POINTER = "servers"
+POINTER, SHARED_POINTER = "servers", "pointer"
+OWN = "+"
 EPOCH_BITS = 20
 _JOB_MASK = (1 << wire.JOB_BITS) - 1
 
@@ -57,18 +61,46 @@ def servers_of(folder: str, besides: Collection[str] = ()) -> dict[str, int]:
             lines = [line.partition(" ") for line in file.read().splitlines()]
     except FileNotFoundError:
         return {}
-    return {server: int(profile) for profile, _, server in lines if profile.isdigit() and server not in besides}
+    found = {server: profile for profile, _, server in lines if server not in besides}
+    own = _profile_in(folder)
+    return {
+        server: own if profile == OWN else int(profile)
+        for server, profile in found.items()
+        if profile.isdigit() or profile == OWN
+    }
+
+
+def _profile_in(folder: str) -> int:
+    """The profile of the epoch that has this folder, such as wf7_r1."""
+    run, _, epoch = os.path.basename(folder).removeprefix("wf").partition("_r")
+    return profile_of(int(run), int(epoch)) if run.isdigit() and epoch.isdigit() else 0
 
 
 def write_down(folder: str, server: str, profile: int) -> None:
     """Write down that the server with that folder drives the epoch that has this one."""
-    if server not in servers_of(folder):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        descriptor = os.open(os.path.join(folder, POINTER), flags, 0o600)
-        try:
-            os.write(descriptor, b"%d %s\n" % (profile, os.fsencode(server)))
-        finally:
-            os.close(descriptor)
+    known = servers_of(folder)
+    if server not in known:
+        # A new file: the one that is there may be that of other runs, too.
+        path = os.path.join(folder, POINTER)
+        with create_file(f"{path}.new") as file:
+            for name, number in {**known, server: profile}.items():
+                file.write(b"%d %s\n" % (number, os.fsencode(name)))
+        os.replace(f"{path}.new", path)
+
+
+def write_down_new(folder: str, server: str, profile: int) -> None:
+    """As `write_down`, in the folder of a new run."""
+    shared, path = os.path.join(server, SHARED_POINTER), os.path.join(folder, POINTER)
+    try:
+        os.link(shared, path)
+    except FileExistsError:
+        write_down(folder, server, profile)
+    except OSError:
+        # There is none yet, it has as many names as a file can have, or the file system has no such names.
+        write_down(folder, server, profile)
+        with create_file(f"{shared}.new") as file:
+            file.write(b"%s %s\n" % (OWN.encode(), os.fsencode(server)))
+        os.replace(f"{shared}.new", shared)
 
 
 def find_end(folder: str, token: str, job: int, attempt: int) -> Ended | None:

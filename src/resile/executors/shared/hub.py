@@ -31,8 +31,12 @@ LOOKED_AT_MAX = 64
 class Hub:
     """All views and all places of one server; one thread uses it."""
 
-    def __init__(self, local: LocalPlace, server: str, clock_offset: float) -> None:
-        """`server` is the folder with the launcher's files; the launcher's times have this offset."""
+    def __init__(self, local: LocalPlace, server: str, clock_offset: float, fence: str) -> None:
+        """`server` is the folder with the launcher's files; the launcher's times have this offset.
+
+        The fences of new runs are names of the file `fence`.
+        """
+        self.fence = fence
         self.local = local
         self.server = server
         # The folder for the output of all runs, as it is in open_hub.py.
@@ -75,12 +79,12 @@ class Hub:
                 self._epoll.unregister(annex.executor.fileno())
                 annex.close()
 
-    def add(self, view: View) -> None:
-        """Serve a run from now on."""
+    def add(self, view: View, *, is_new: bool) -> None:
+        """Serve a run from now on; of a new one no worker has anything."""
         self.views[view.profile] = view
         self._by_run[run_of(view.profile)] = view
         self.profiles.add(view.profile)
-        if self.workers is not None:
+        if self.workers is not None and not is_new:
             self.workers.open_run(view)
 
     def close_view(self, view: View, marks: list[Mark]) -> None:

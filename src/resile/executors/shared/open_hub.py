@@ -2,6 +2,7 @@
 
     OUTPUT/servers/MACHINE-N/   one server on this machine; it holds the lock in it while it lives
         lock, clock, engine-N.fence, launcher/
+        pointer, runs.fence     files of which new runs have names of their own
 
 The next server on the machine takes the folder of one that has ended, and with it the launcher and the steps that still
 run there; a server that lives watches the steps of the runs that it takes over (enter_annex.py). The offset of the
@@ -13,9 +14,10 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
 from itertools import count
 
-from resile.executors.fence import Fence
+from resile.executors.fence import Fence, create_open
 from resile.executors.local import processes
 from resile.executors.local.server_executor import ServerExecutor
 from resile.executors.shared.hub import Hub
@@ -107,4 +109,13 @@ def open_hub(folder: ServerFolder, slots: int, labels: frozenset[str], room: Roo
     It has a launcher all the same, whose records show the next server that nothing was started.
     """
     executor = open_executor(folder, max(1, slots))
-    return Hub(LocalPlace(executor, slots, labels, room), folder.path, folder.clock_offset())
+    return Hub(LocalPlace(executor, slots, labels, room), folder.path, folder.clock_offset(), _make_shared_fence(folder.path))
+
+
+def _make_shared_fence(folder: str) -> str:
+    """A new file for the fences of this server's runs: nobody has closed it."""
+    path = os.path.join(folder, "runs.fence")
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    os.close(create_open(path))
+    return path

@@ -9,7 +9,7 @@ from resile.executors.contract import Records
 from resile.executors.fence import Fence
 from resile.executors.local import wire
 from resile.executors.local.executor import LocalExecutor
-from resile.executors.local.shared_records import profile_of, servers_of, write_down
+from resile.executors.local.shared_records import profile_of, servers_of, write_down, write_down_new
 from resile.executors.local.spool import SUFFIX
 from resile.executors.shared.enter_annex import enter_annexes
 from resile.executors.shared.hub import Hub
@@ -25,6 +25,7 @@ def open_view(
     epoch: int,
     priority: int,
     parallel: int,
+    is_new: bool,
     label: str,
     base_env: Mapping[bytes, bytes],
     directory: bytes,
@@ -32,12 +33,15 @@ def open_view(
     secrets: Sequence[bytes],
     clock_offset: float,
 ) -> RunView:
-    """The view of the run with this epoch folder; for the arguments see LocalExecutor."""
+    """The view of the run with this epoch folder; for the arguments see LocalExecutor.
+
+    Of a run that is new nobody has left anything.
+    """
     folder, server, profile = os.path.abspath(folder), hub.server, profile_of(run, epoch)
-    was_here = server in servers_of(folder)
-    annexed = enter_annexes(hub, folder, profile)
+    was_here = not is_new and server in servers_of(folder)
+    annexed = () if is_new else enter_annexes(hub, folder, profile)
     former = None
-    if _has_spools(folder) or servers_of(folder, (server, *annexed)):
+    if not is_new and (_has_spools(folder) or servers_of(folder, (server, *annexed))):
         former = LocalExecutor(
             folder,
             slots=1,
@@ -56,7 +60,10 @@ def open_view(
         records = "here"
     elif records == "none":
         records = own
-    write_down(folder, server, profile)
+    if is_new:
+        write_down_new(folder, server, profile)
+    elif not was_here:
+        write_down(folder, server, profile)
     hub.local.executor.define(
         profile, fence=fence.path, folder=folder, directory=directory, secrets=secrets, env=base_env
     )
@@ -72,7 +79,7 @@ def open_view(
         records=records,
         surroundings=Surroundings(directory, _is_below(directory, hub.output), base_env, tuple(secrets)),
     )
-    hub.add(view)
+    hub.add(view, is_new=is_new)
     return view
 
 

@@ -39,9 +39,9 @@ class SqliteWriter(GroupCommit):
                     write(self._db, batch)
         # A commit to a file that was deleted meanwhile is not durable.
         self._witness.check()
-        for index, batch in enumerate(batches):
-            if batch.entries and index not in refused:
-                self._witness.remember(batch.run, batch.entries[-1].seq)
+        written = (batch for index, batch in enumerate(batches) if batch.entries and index not in refused)
+        for run, seq in {batch.run: batch.entries[-1].seq for batch in written}.items():
+            self._witness.remember(run, seq)
         return refused
 
     def disconnect(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 import apsw
@@ -38,6 +39,7 @@ class SqliteServerTables:
     def __init__(self, db: apsw.Connection, witness: Witness) -> None:
         self._db = db
         self._witness = witness
+        self._has_tables = False
 
     def enqueue(self, run: int, at: float, priority: int | None = None) -> None:
         with self._writing() as db:
@@ -54,11 +56,15 @@ class SqliteServerTables:
 
     def due_runs(self, at: float, now: float, limit: int = 100) -> list[Submission]:
         due = ", ".join(f"submissions.{name}" for name in _SUBMISSION.split(", "))
-        sql = f"""SELECT {due}, leases.* FROM submissions LEFT JOIN leases USING (run) WHERE due_at <= ?
+        held = ", ".join(f"leases.{name}" for name in LEASE.split(", "))
+        # What this process drives itself is left out here: a busy server drives most of what is due.
+        sql = f"""SELECT {due}, {held} FROM submissions LEFT JOIN leases USING (run) WHERE due_at <= ?
+            AND (leases.run IS NULL OR (leases.boot, leases.pid, leases.pid_started) != (?, ?, ?)
+                OR expires_boot_seconds <= ?)
             ORDER BY priority DESC, due_at, submissions.run"""
-        found = self._read(lambda row: (_to_submission(row[:4]), row[4:]), sql, at)
-        free = (one for one, lease in found if lease[0] is None or leases.is_free(Lease(*lease), now))
-        return [one for one, _ in zip(free, range(limit), strict=False)]
+        found = self._rows(sql, at, *leases.own_process(), now)
+        free = (_to_submission(row[:4]) for row in found if row[4] is None or leases.is_free(Lease(*row[4:]), now))
+        return list(islice(free, limit))
 
     def take_due(self, at: float, now: float, seconds: float, limit: int) -> list[tuple[Submission, Lease]]:
         due = self.due_runs(at, now, limit)
@@ -196,12 +202,16 @@ class SqliteServerTables:
             yield self._db
 
     def _read(self, convert: Callable[[Any], T], sql: str, *values: str | int | float | None) -> list[T]:
-        """The converted rows of a query; none where the database is of a version without these tables."""
+        """The converted rows of a query."""
+        return [convert(row) for row in self._rows(sql, *values)]
+
+    def _rows(self, sql: str, *values: str | int | float | None) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, as a stream; none where the database is of a version without these tables."""
         self._witness.check()
         try:
-            if self._db.pragma("user_version") < schema.WITH_SERVERS:
-                return []
-            return [convert(row) for row in self._db.execute(sql, values)]
+            if not self._has_tables:
+                self._has_tables = self._db.pragma("user_version") >= schema.WITH_SERVERS
+            yield from self._db.execute(sql, values) if self._has_tables else ()
         except apsw.Error as error:
             raise explain(error, self._witness.path) from error
 

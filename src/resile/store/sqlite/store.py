@@ -92,6 +92,7 @@ class SqliteStore:
         self._pages_max = pages_max
         self._writer: SqliteWriter | None = None
         self._seen: int | None = None
+        self._has_identity = False
         self._witness = Witness(path)
         known = self._witness.known_events()
         if known and self._witness.is_empty():
@@ -140,7 +141,9 @@ class SqliteStore:
                 raise
 
     def identity(self, run: int | None = None) -> str:
-        if (self._first(_only, "PRAGMA user_version") or 0) < schema.WITH_IDENTITY:
+        if not self._has_identity:
+            self._has_identity = (self._first(_only, "PRAGMA user_version") or 0) >= schema.WITH_IDENTITY
+        if not self._has_identity:
             return ""
         sql = "SELECT id FROM identity WHERE first_run <= ? ORDER BY first_run DESC"
         return self._first(_only, sql, rows.SEQ_MASK if run is None else run) or ""
