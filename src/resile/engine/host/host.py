@@ -208,6 +208,7 @@ class Host:
         until = min(self._look_at, self._renew_at, self._workers_at)
         if self._deadlines:
             until = min(until, self._deadlines[0][0])
+        self.hub.local.gather()
         ready = self._poll.poll(max(0.0, until - boot_seconds()) * 1000 + 1 if not self._due else 0)
         for descriptor, _ in ready:
             if descriptor == self._wakeup:

@@ -2,13 +2,14 @@
 
     start --> ServerExecutor --> launcher          collect: reports --> the views of their runs
 
-A launcher line is acknowledged once every run that it was about has recorded what it read. While attempts are short, as
-many as there are slots wait in the launcher, so that a slot never waits for the host; these few milliseconds take
-nothing from other runs. Longer ones are given out one for each free slot.
+A launcher line is acknowledged once every run that it was about has recorded what it read. While attempts are short,
+some wait in the launcher for each slot, so that a slot never waits for the host; these few milliseconds take nothing
+from other runs. Longer ones are given out one for each free slot.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -20,6 +21,9 @@ from resile.executors.local.shared_records import narrow, widen
 from resile.executors.shared.places import Mark, Room, View
 
 SHORT_SECONDS = 0.05
+# The attempts that wait in the launcher take no longer than this together, and are no more than these for each slot.
+AHEAD_SECONDS, AHEAD_MAX = 0.02, 8
+GATHER_SECONDS = 0.002
 # How much the newest attempt counts in the mean of their durations.
 NEWEST = 0.1
 
@@ -43,8 +47,18 @@ class LocalPlace:
 
     def has_slot(self) -> bool:
         """Is a slot free, or about to be?"""
-        ahead = self.slots if self._mean_seconds < SHORT_SECONDS else 0
-        return self.in_use < self.slots + ahead
+        return self.in_use < self.slots * (1 + self._ahead())
+
+    def _ahead(self) -> int:
+        """How many attempts may wait in the launcher for each slot: as many as it runs in a moment."""
+        if self._mean_seconds >= SHORT_SECONDS:
+            return 0
+        return max(1, min(AHEAD_MAX, int(AHEAD_SECONDS / max(self._mean_seconds, 1e-6))))
+
+    def gather(self) -> None:
+        """While no slot can be empty soon, wait a moment: what is reported in it is one round's work for the host."""
+        if self.in_use >= 2 * self.slots > 0:
+            time.sleep(GATHER_SECONDS)
 
     def start(self, profile: int, launch: Launch) -> None:
         """Start an attempt with the next `flush`."""

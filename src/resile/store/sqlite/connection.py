@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import LockType, allocate_lock
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -28,6 +29,8 @@ CHECKPOINT_PAGES = 512
 WAL_BYTES_KEPT_MAX = 4 * 1024 * 1024
 SPACE_BYTES_MIN = 256 * 1024
 SQLITE_VERSION_MIN = (3, 51, 3)
+# Whose turn it is to write to a database, among the threads of this process.
+_turns: dict[str, LockType] = {}
 
 _SETTINGS = f"""
 PRAGMA busy_timeout = {BUSY_MILLISECONDS_MAX};
@@ -111,6 +114,9 @@ def _use_wal(db: apsw.Connection) -> None:
 @contextmanager
 def writing(db: apsw.Connection, path: str) -> Iterator[None]:
     """One transaction that holds the write lock from its start: all of it is written, or nothing."""
+    # The threads of one process wait here: SQLite would let each sleep for longer than most transactions take.
+    turn = _turns.setdefault(os.path.realpath(path), allocate_lock())
+    has_turn = turn.acquire(timeout=BUSY_MILLISECONDS_MAX / 1000)
     try:
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -123,6 +129,9 @@ def writing(db: apsw.Connection, path: str) -> Iterator[None]:
             raise
     except apsw.Error as error:
         raise explain(error, path) from error
+    finally:
+        if has_turn:
+            turn.release()
 
 
 def explain(error: apsw.Error | OSError, path: str) -> StoreError:
