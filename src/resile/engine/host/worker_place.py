@@ -30,6 +30,9 @@ from resile.store.server_tables import Claim
 
 # So long what one machine wrote to a shared folder may take to be seen on another.
 SHARED_SECONDS_MAX = 30.0
+# What waits in the launcher of a worker takes no longer than this.
+AHEAD_SECONDS = 0.1
+Phase = Literal["given", "found", "started", "ended"]
 
 
 class Held:
@@ -47,7 +50,7 @@ class Held:
         self.profile = profile
         self.key: Key = (claim.job, claim.attempt)
         self.output = WorkerOutput(folder, claim.token, name, is_new=phase == "given")
-        self.phase: Literal["given", "found", "started", "ended"] = phase
+        self.phase: Phase = phase
         self.killed = False
         # Of one that an earlier server gave: has the engine asked for it, may it have started, does the worker miss it?
         self.asked = phase == "given"
@@ -133,6 +136,7 @@ class WorkerPlace:
         self.held: dict[str, Held] = {}
         self.offer: Offer | None = None
         self._by_key: dict[tuple[int, Key], Held] = {}
+        self._unfinished = 0
         self._new: list[tuple[Held, Launch]] = []
         self._recorded: list[str] = []
         self._mean_seconds = 1.0
@@ -146,8 +150,11 @@ class WorkerPlace:
         if self.offer is None or self.offer.slots <= 0 or self.is_draining:
             return False
         # As in local_place.py: while attempts are short some wait in the worker's launcher, so that a call is for many.
-        ahead = max(self.slots, AHEAD) if self._mean_seconds < SHORT_SECONDS else 0
-        return sum(held.phase != "ended" for held in self.held.values()) < self.slots + ahead
+        ahead = 0
+        if self._mean_seconds < SHORT_SECONDS:
+            ahead = max(self.slots, min(AHEAD, int(self.slots * AHEAD_SECONDS / max(self._mean_seconds, 1e-6))))
+        # A worker that has enough to do is asked again when half of that is done: then the answer has many attempts.
+        return self._unfinished < self.slots + (ahead if self._new else max(0, ahead // 2))
 
     def note_duration(self, seconds: float) -> None:
         """An attempt took so long."""
@@ -195,11 +202,18 @@ class WorkerPlace:
     def hold(self, held: Held) -> None:
         """The worker has this attempt."""
         self.held[held.claim.token] = held
+        self._unfinished += held.phase != "ended"
         self._by_key[held.profile, held.key] = held
+
+    def note_phase(self, held: Held, phase: Phase) -> None:
+        """An attempt that the worker has is in another phase."""
+        self._unfinished += (phase != "ended") - (held.phase != "ended")
+        held.phase = phase
 
     def forget(self, held: Held) -> None:
         """The worker has this attempt no more."""
-        self.held.pop(held.claim.token, None)
+        if self.held.pop(held.claim.token, None) is not None:
+            self._unfinished -= held.phase != "ended"
         if self._by_key.get((held.profile, held.key)) is held:
             del self._by_key[held.profile, held.key]
 

@@ -166,7 +166,8 @@ class Workers:
                 place.hold(held)
             else:
                 # This server drove the run before; what it had not recorded comes again.
-                held.phase, held.asked = "found", False
+                place.note_phase(held, "found")
+                held.asked = False
             if place.is_lost:
                 self._revive(place)
             share = Share(memory_bytes=claim.memory_bytes)
@@ -339,7 +340,7 @@ class Workers:
         else:
             return
         if delivered:
-            held.phase = "started"
+            place.note_phase(held, "started")
 
     def _end(self, place: WorkerPlace, held: Held, told: End) -> bool:
         """An attempt is over; False where output of it is missing."""
@@ -362,7 +363,7 @@ class Workers:
             self._drop(held.claim)
 
         if place.deliver(held, report, note_recorded):
-            held.phase = "ended"
+            place.note_phase(held, "ended")
             if isinstance(report, Ended):
                 place.note_duration(report.at - report.started_at)
         return True

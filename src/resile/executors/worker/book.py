@@ -2,7 +2,8 @@
 
 DIR/lock, id, engine-N.fence, launcher/      one worker at a time; its id; its launcher
 DIR/mark                                     by what a server knows the folder that the worker shares with it
-DIR/claims/TOKEN.json                        an attempt that it holds, from before its start until its end is recorded
+DIR/claims/journal                           attempts that it holds, from before they start until their end is recorded:
+                                             a line for each change; the last line about a token counts
 DIR/profiles/N/launcher/                     the output of the attempts of one run
 DIR/files/TOKEN/                             files of an attempt
 DIR/runs/N/                                  where the steps of run N run, if the server made a folder for it
@@ -10,9 +11,11 @@ DIR/runs/N/                                  where the steps of run N run, if th
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
@@ -26,6 +29,8 @@ from resile.model.failure import LogRange
 from resile.model.folders import make_folder
 
 CLAIMS, PROFILES, FILES, RUNS = "claims", "profiles", "files", "runs"
+# A journal that is longer begins again with what is held.
+JOURNAL_BYTES_MAX = 1024 * 1024
 
 
 class Entry(Struct):
@@ -55,8 +60,8 @@ class Entry(Struct):
         return widen(self.profile, self.number)
 
 
-class Kept(Struct):
-    """What is in the file of an entry."""
+class Kept(Struct, tag="kept"):
+    """An attempt that the worker holds, in the journal."""
 
     token: str
     profile: int
@@ -66,6 +71,12 @@ class Kept(Struct):
     start: Start | None
     end: End | None
     shared: str = ""
+
+
+class Dropped(Struct, tag="dropped"):
+    """An attempt that the worker holds no more, in the journal."""
+
+    token: str
 
 
 class Book:
@@ -85,11 +96,10 @@ class Book:
                 "folder-in-use", message, where=self.folder, hint="name another with --directory"
             ) from None
         self.entries: dict[str, Entry] = {}
-        for name in os.listdir(os.path.join(self.folder, CLAIMS)):
-            if name.endswith(".json"):
-                with suppress(msgspec.MsgspecError, FileNotFoundError), open(self._claim(name[:-5]), "rb") as file:
-                    kept = msgspec.json.decode(file.read(), type=Kept)
-                    self.entries[kept.token] = Entry(**msgspec.structs.asdict(kept))
+        self._journal_path = os.path.join(self.folder, CLAIMS, "journal")
+        self._journal, self._journal_bytes = -1, 0
+        self._read_journal()
+        self._begin_journal()
 
     def read_id(self) -> str:
         """The id that the worker had before; empty for a new one."""
@@ -115,21 +125,60 @@ class Book:
         """Keep the id of the worker."""
         self._write(os.path.join(self.folder, "id"), number.encode())
 
-    def keep(self, entry: Entry) -> None:
-        """Write an attempt down: before its start, and when it ends."""
-        numbers = entry.token, entry.profile, entry.number, entry.memory_bytes
-        kept = Kept(*numbers, entry.log, entry.start, entry.end, entry.shared)
-        self.entries[entry.token] = entry
-        self._write(self._claim(entry.token), msgspec.json.encode(kept))
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Write attempts down: before they start, and when they end."""
+        for entry in entries:
+            if not entry.token.isalnum():
+                raise ResileError("bad-answer", "the server gave an attempt a token that is none")
+            self.entries[entry.token] = entry
+        if entries:
+            self._append([_kept(entry) for entry in entries])
 
     def drop(self, entry: Entry) -> None:
         """Forget an attempt: its end is recorded, or it was never the worker's."""
-        self.entries.pop(entry.token, None)
-        with suppress(FileNotFoundError):
-            os.unlink(self._claim(entry.token))
+        if self.entries.pop(entry.token, None) is not None:
+            # Without it, on a full disk, the next worker here tells of the end once more.
+            with suppress(OSError):
+                self._append([Dropped(entry.token)])
         self.drop_files(entry.token)
         if entry.shared:
             drop_empty(entry.shared)
+
+    def _read_journal(self) -> None:
+        """Know what an earlier worker in this folder held; a line that was not written whole was not acted on."""
+        try:
+            with open(self._journal_path, "rb") as file:
+                lines = file.read().splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            with suppress(msgspec.MsgspecError):
+                told = _LINES.decode(line)
+                if isinstance(told, Dropped):
+                    self.entries.pop(told.token, None)
+                else:
+                    self.entries[told.token] = Entry(**msgspec.structs.asdict(told))
+
+    def _begin_journal(self) -> None:
+        """Begin a journal with what is held now; the one before is there until this one is whole."""
+        data = _encoded([_kept(entry) for entry in self.entries.values()])
+        self._write(self._journal_path, data)
+        if self._journal >= 0:
+            os.close(self._journal)
+        self._journal = os.open(self._journal_path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._journal_bytes = len(data)
+
+    def _append(self, told: Sequence[Kept | Dropped]) -> None:
+        """Write lines to the journal; one that has become long begins again."""
+        # Each line begins with its own end of the line before, which the disk may have had no room for.
+        data = b"\n" + _encoded(told)
+        if os.write(self._journal, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._journal_path)
+        self._journal_bytes += len(data)
+        if self._journal_bytes > JOURNAL_BYTES_MAX:
+            self._begin_journal()
+            # What is held may be as long.
+            self._journal_bytes = min(self._journal_bytes, JOURNAL_BYTES_MAX // 2)
 
     def write_file(self, token: str, number: int, content: bytes) -> bytes:
         """Write a file of an attempt; its path."""
@@ -143,7 +192,9 @@ class Book:
 
     def drop_files(self, token: str) -> None:
         """Remove the files of an attempt: they may hold values."""
-        shutil.rmtree(os.path.join(self.folder, FILES, token), ignore_errors=True)
+        folder = os.path.join(self.folder, FILES, token)
+        if os.path.isdir(folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def profile_folder(self, profile: int) -> str:
         """The folder of the output of a run's attempts."""
@@ -167,12 +218,8 @@ class Book:
 
     def close(self) -> None:
         """Leave the folder to the next worker."""
+        os.close(self._journal)
         os.close(self._lock)
-
-    def _claim(self, token: str) -> str:
-        if not token.isalnum():
-            raise ResileError("bad-answer", "the server gave an attempt a token that is none")
-        return os.path.join(self.folder, CLAIMS, f"{token}.json")
 
     def _write(self, path: str, data: bytes) -> None:
         """Write a file so that a reader sees all of it or none."""
@@ -180,3 +227,17 @@ class Book:
         with open(descriptor, "wb") as file:
             file.write(data)
         os.replace(f"{path}.new", path)
+
+
+_LINES = msgspec.json.Decoder(Kept | Dropped)
+
+
+def _kept(entry: Entry) -> Kept:
+    """An attempt as the journal has it."""
+    numbers = entry.token, entry.profile, entry.number, entry.memory_bytes
+    return Kept(*numbers, entry.log, entry.start, entry.end, entry.shared)
+
+
+def _encoded(told: Sequence[Kept | Dropped]) -> bytes:
+    """Lines of the journal."""
+    return b"".join(msgspec.json.encode(one) + b"\n" for one in told)

@@ -21,7 +21,7 @@ LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/=-]{0,63}$"
 SLOTS_MAX = 100_000
 WAIT_SECONDS_MAX = 60.0
 # How many short attempts a worker takes beyond its slots, so that it need not ask for each.
-AHEAD = 16
+AHEAD = 64
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 Label = Annotated[str, Meta(pattern=LABEL_PATTERN)]

@@ -1,4 +1,7 @@
-"""What a worker reports: starts, new output, and an end together with the last output or after it."""
+"""What a worker reports: starts, new output, and an end together with the last output or after it.
+
+While attempts are short, most have ended before their start is reported; then the end alone is.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ def gather(book: Book, now: float) -> Reports:
             break
         if entry.is_gone or (entry.end_sent_at and now - entry.end_sent_at < AGAIN_SECONDS):
             continue
-        if entry.start is not None and not entry.is_start_sent:
+        # An end tells of the start, too.
+        if entry.start is not None and entry.end is None and not entry.is_start_sent:
             told.starts.append(entry.start)
         is_whole = True
         if entry.log is not None and (entry.start is not None or entry.end is not None) and not _is_shared(entry):

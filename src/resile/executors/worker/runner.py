@@ -60,7 +60,8 @@ class Runner:
         # Greater than all numbers of earlier workers in this folder.
         self._profiles = count(time.time_ns() // 1_000_000)
         self._numbers = count(1)
-        self._by_job: dict[int, Entry] = {}
+        # The attempts that have not ended, by their numbers in the launcher.
+        self.unfinished: dict[int, Entry] = {}
         self._killed: set[int] = set()
         self._adopt()
 
@@ -77,7 +78,7 @@ class Runner:
                 entry.end = replace(entry.end, segment=self._segment_of(entry, entry.log))
         self._book.drop_profiles({entry.profile for entry in self._book.entries.values()})
         if left:
-            self._by_job = {entry.job: entry for entry in left}
+            self.unfinished = {entry.job: entry for entry in left}
             doubt = self._executor.records != "here"
             self._executor.find({(entry.job, ATTEMPT): doubt for entry in left})
         self._executor.drop_spooled({job for job, _ in self._executor.spooled_keys()})
@@ -86,6 +87,7 @@ class Runner:
         """Start attempts; each is in the book before."""
         given = {profile.number: profile for profile in profiles}
         launches: list[Launch] = []
+        entries: list[Entry] = []
         for asked in attempts:
             known = self._use(given[asked.profile])
             entry = Entry(asked.token, known.number, next(self._numbers), asked.share_memory_bytes)
@@ -93,10 +95,11 @@ class Runner:
                 entry.profile = next(self._profiles)
                 entry.shared = attempt_folder(self._shared_output, asked.run, asked.epoch, asked.token)
                 self._define(entry.profile, known.profile, entry.shared)
-            self._book.keep(entry)
-            self._by_job[entry.job] = entry
+            entries.append(entry)
             launches.append(self._launch(asked, known, entry))
         if launches:
+            self._book.keep(entries)
+            self.unfinished |= {entry.job: entry for entry in entries}
             self._executor.start(launches)
 
     def _use(self, profile: Profile) -> _Known:
@@ -155,17 +158,20 @@ class Runner:
 
     def kill(self, entry: Entry) -> None:
         """End an attempt, once."""
-        if entry.job in self._by_job and entry.job not in self._killed:
+        if entry.job in self.unfinished and entry.job not in self._killed:
             self._killed.add(entry.job)
             self._executor.kill(entry.job, ATTEMPT)
 
     def collect(self) -> bool:
         """Take what the launcher reports; is anything new? Ends are in the book before the launcher forgets them."""
         reports = self._executor.reports()
+        ended: list[Entry] = []
         for report in reports:
-            entry = self._by_job.get(report.job)
+            entry = self.unfinished.get(report.job)
             if entry is not None:
                 self._note(entry, report)
+                ended += [entry] if entry.end is not None else []
+        self._book.keep(ended)
         self._executor.acknowledge()
         return bool(reports)
 
@@ -175,7 +181,7 @@ class Runner:
             entry.log = report.log
             entry.start = Start(entry.token, report.at, report.pid, self._segment_of(entry, report.log))
             return
-        del self._by_job[report.job]
+        del self.unfinished[report.job]
         self._killed.discard(report.job)
         entry.end = _end_of(entry, report)
         if isinstance(report, Ended):
@@ -184,7 +190,6 @@ class Runner:
         if entry.shared:
             self._executor.forget(entry.profile)
         self._book.drop_files(entry.token)
-        self._book.keep(entry)
 
     def _segment_of(self, entry: Entry, log: LogRange | None) -> str:
         """The segment of an attempt that the server reads itself; empty for output that is sent."""

@@ -33,6 +33,8 @@ CLAIM_SECONDS = 20.0
 # Output is looked for this often, and a word is due after this time at the latest.
 LOOK_SECONDS, BEAT_SECONDS = 0.5, 4.0
 AWAY_SECONDS_MAX = 2.0
+# While more attempts wait here than run, it looks at its launcher, and reports, only so often.
+GATHER_SECONDS, REPORT_SECONDS = 0.002, 0.01
 # After its steps have ended a worker that stops tries so long to deliver their ends.
 DELIVER_SECONDS_MAX = 30.0
 
@@ -120,9 +122,13 @@ class Worker:
                     busy_at = now
                 elif self._is_draining or self._refusal is not None or self._is_idle(now - busy_at):
                     return 0
+                has_reserve = self._has_reserve()
                 code = self._give_up(now)
                 if code is not None:
                     return code
+            if has_reserve:
+                # The slots are busy: what happens in the next moment is one round's work.
+                time.sleep(GATHER_SECONDS)
             if now - dropped_at > BEAT_SECONDS:
                 dropped_at = now
                 with self._changed:
@@ -149,6 +155,10 @@ class Worker:
                 is_new = True
         if is_new or inbox:
             self._changed.notify_all()
+
+    def _has_reserve(self) -> bool:
+        """Does the worker have more to run than its slots take now?"""
+        return len(self._runner.unfinished) > 2 * self._settings.slots
 
     def _is_idle(self, seconds: float) -> bool:
         longest = self._settings.max_idle_seconds
@@ -236,6 +246,9 @@ class Worker:
         pause, last_at = 0.1, 0.0
         connection = self._connections[1]
         while True:
+            if self._has_reserve():
+                # The server need not hear of each attempt at once: it will not be asked for more yet.
+                time.sleep(REPORT_SECONDS)
             with self._changed:
                 told = gather(self._book, time.monotonic())
                 is_empty = not (told.starts or told.output or told.ends)
