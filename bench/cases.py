@@ -85,8 +85,13 @@ def interleave(
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The store and the output folder of one run, so that nothing of the user's is touched."""
-    return {"RESILE_DB": str(folder / "state" / "bench.db"), "RESILE_OUTPUT_DIR": str(folder / "state" / "output")}
+    """The store and the output folder of one run, so that nothing of the user's is touched; and bytecode is cached."""
+    state = folder / "state"
+    return {
+        "RESILE_DB": str(state / "bench.db"),
+        "RESILE_OUTPUT_DIR": str(state / "output"),
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
 
 
 def reset(folder: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from resile.store.open import default_output, exists, open_store
-from resile.store.server_tables import SharedStore
+
+if TYPE_CHECKING:
+    from resile.store.server_tables import SharedStore
 
 
 class StoreHandle:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from threading import local
+# `threading` would cost a hundredth of a short run.
+from _thread import _local
 from typing import TYPE_CHECKING, BinaryIO
 
 from resile.engine.paths import epoch_folder
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from resile.store.contract import AttemptRow, RunRow, Store
 
 
-class OutputTexts(local):
+class OutputTexts(_local):
     """Reads the output of one run's attempts; `live` reads the output of the current epoch while that runs.
 
     `lost` is the message about an output that was needed and is gone, or too large. It stays until the caller clears

@@ -9,9 +9,10 @@ Outputs are not kept in memory: `Values` reads them from the log segments when a
 
 from __future__ import annotations
 
+# `threading` would cost a hundredth of a short run.
+from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from resile.core.scheduling.finish import execution
