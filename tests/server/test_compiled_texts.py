@@ -26,30 +26,30 @@ def compile_in(folder: str, text: str) -> tuple[bytes, bool]:
 
 def test_a_kept_workflow_differs_in_its_folder_alone() -> None:
     """The second compilation gives what a first one would have given."""
-    first, is_kept = compile_in("/work/aaaa", PLAIN)
-    second, _ = compile_in("/work/bb", PLAIN)
+    first, is_kept = compile_in("/there/aaaa", PLAIN)
+    second, _ = compile_in("/there/bb", PLAIN)
     assert is_kept
-    assert second == first.replace(b"/work/aaaa", b"/work/bb")
+    assert second == first.replace(b"/there/aaaa", b"/there/bb")
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        'resile: 1\nsteps: {m: {map: {items: [1], steps: [{shell: "true"}]}}}\n',
-        'resile: 1\nsteps: {a: {shell: "cat /work/aaaa/x"}}\n',
+        'resile: 1\nsteps: {m: {map: {input: items.jsonl, steps: [{shell: "true"}]}}}\n',
+        'resile: 1\nsteps: {a: {shell: "cat /there/aaaa/x"}}\n',
     ],
     ids=["a map, for which files are looked at", "one that names the folder"],
 )
 def test_what_depends_on_more_than_its_text_is_compiled_anew(text: str) -> None:
     """It is not kept."""
-    _, is_kept = compile_in("/work/aaaa", text)
+    _, is_kept = compile_in("/there/aaaa", text)
     assert not is_kept
 
 
 def test_the_last_texts_are_kept() -> None:
     """Many texts do not fill the memory."""
     for number in range(compiled_texts.KEPT_MAX + 10):
-        compile_in("/work/aaaa", PLAIN.replace("plain", f"plain{number}"))
+        compile_in("/there/aaaa", PLAIN.replace("plain", f"plain{number}"))
     assert len(compiled_texts._kept) == compiled_texts.KEPT_MAX
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Hosting(Struct, frozen=True):
     """How a host drives a run: with the slots of its hub, which it gets by its priority.
 
-    Of a run that is new nobody has started anything, and its folder is empty.
+    A run that is new has no attempts yet, and an empty folder.
     """
 
     hub: Hub

@@ -1,8 +1,8 @@
-"""Keeps the last workflows that were compiled from texts: whoever submits one submits it again and again.
+"""Keeps the last workflows that were compiled from texts: clients submit the same text again and again.
 
     text, name, options --> workflow, definition        only the folder of the run is another each time
 
-Kept is what depends on the text alone: a native workflow without findings, for which no other file was looked at.
+It keeps what depends on the text alone: a native workflow without findings, for which no other file was looked at.
 """
 
 from __future__ import annotations

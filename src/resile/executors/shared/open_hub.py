@@ -109,11 +109,13 @@ def open_hub(folder: ServerFolder, slots: int, labels: frozenset[str], room: Roo
     It has a launcher all the same, whose records show the next server that nothing was started.
     """
     executor = open_executor(folder, max(1, slots))
-    return Hub(LocalPlace(executor, slots, labels, room), folder.path, folder.clock_offset(), _make_shared_fence(folder.path))
+    return Hub(
+        LocalPlace(executor, slots, labels, room), folder.path, folder.clock_offset(), _make_shared_fence(folder.path)
+    )
 
 
 def _make_shared_fence(folder: str) -> str:
-    """A new file for the fences of this server's runs: nobody has closed it."""
+    """A new file for the fences of this server's runs: it is open, whatever became of the one before."""
     path = os.path.join(folder, "runs.fence")
     with suppress(FileNotFoundError):
         os.unlink(path)

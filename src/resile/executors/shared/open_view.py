@@ -33,13 +33,10 @@ def open_view(
     secrets: Sequence[bytes],
     clock_offset: float,
 ) -> RunView:
-    """The view of the run with this epoch folder; for the arguments see LocalExecutor.
-
-    Of a run that is new nobody has left anything.
-    """
+    """The view of the run with this epoch folder; for the arguments see LocalExecutor. A new run had no engine yet."""
     folder, server, profile = os.path.abspath(folder), hub.server, profile_of(run, epoch)
     was_here = not is_new and server in servers_of(folder)
-    annexed = () if is_new else enter_annexes(hub, folder, profile)
+    annexed = {} if is_new else enter_annexes(hub, folder, profile)
     former = None
     if not is_new and (_has_spools(folder) or servers_of(folder, (server, *annexed))):
         former = LocalExecutor(
@@ -60,10 +57,8 @@ def open_view(
         records = "here"
     elif records == "none":
         records = own
-    if is_new:
-        write_down_new(folder, server, profile)
-    elif not was_here:
-        write_down(folder, server, profile)
+    if not was_here:
+        (write_down_new if is_new else write_down)(folder, server, profile)
     hub.local.executor.define(
         profile, fence=fence.path, folder=folder, directory=directory, secrets=secrets, env=base_env
     )

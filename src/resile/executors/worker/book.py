@@ -132,7 +132,7 @@ class Book:
                 raise ResileError("bad-answer", "the server gave an attempt a token that is none")
             self.entries[entry.token] = entry
         if entries:
-            self._append([_kept(entry) for entry in entries])
+            self._append([_line_of(entry) for entry in entries])
 
     def drop(self, entry: Entry) -> None:
         """Forget an attempt: its end is recorded, or it was never the worker's."""
@@ -161,7 +161,7 @@ class Book:
 
     def _begin_journal(self) -> None:
         """Begin a journal with what is held now; the one before is there until this one is whole."""
-        data = _encoded([_kept(entry) for entry in self.entries.values()])
+        data = _encode([_line_of(entry) for entry in self.entries.values()])
         self._write(self._journal_path, data)
         if self._journal >= 0:
             os.close(self._journal)
@@ -171,7 +171,7 @@ class Book:
     def _append(self, told: Sequence[Kept | Dropped]) -> None:
         """Write lines to the journal; one that has become long begins again."""
         # Each line begins with its own end of the line before, which the disk may have had no room for.
-        data = b"\n" + _encoded(told)
+        data = b"\n" + _encode(told)
         if os.write(self._journal, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._journal_path)
         self._journal_bytes += len(data)
@@ -232,12 +232,12 @@ class Book:
 _LINES = msgspec.json.Decoder(Kept | Dropped)
 
 
-def _kept(entry: Entry) -> Kept:
+def _line_of(entry: Entry) -> Kept:
     """An attempt as the journal has it."""
     numbers = entry.token, entry.profile, entry.number, entry.memory_bytes
     return Kept(*numbers, entry.log, entry.start, entry.end, entry.shared)
 
 
-def _encoded(told: Sequence[Kept | Dropped]) -> bytes:
+def _encode(told: Sequence[Kept | Dropped]) -> bytes:
     """Lines of the journal."""
     return b"".join(msgspec.json.encode(one) + b"\n" for one in told)
