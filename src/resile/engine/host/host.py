@@ -105,7 +105,6 @@ class Host:
         self._listener = listener
         self._store = store
         self._tables = store.server_tables()
-        # A plain copy: the environment of a process decodes every value anew at each look, and each run looks often.
         self._env = FixedEnvironment(os.environ if env is None else env)
         self._log = log
         self._redrive = redrive
@@ -260,11 +259,9 @@ class Host:
         room = min(TAKEN_MAX, DRIVEN_MAX - len(self._driven))
         if room > 0:
             due = self._tables.take_due(time.time(), now, LEASE_SECONDS, room)
-            asked: dict[int, list[Request]] = {}
-            for request in self._store.requests(0) if due else ():
-                asked.setdefault(request.run, []).append(request)
+            asked = self._store.requests(0) if due else []
             for submission, lease in due:
-                self._take(submission, lease, asked.get(lease.run, []))
+                self._take(submission, lease, [one for one in asked if one.run == lease.run])
             if len(due) == room:
                 # There may be more, after a turn for those that are driven.
                 self._look_at = now

@@ -61,7 +61,7 @@ def servers_of(folder: str, besides: Collection[str] = ()) -> dict[str, int]:
             lines = [line.partition(" ") for line in file.read().splitlines()]
     except FileNotFoundError:
         return {}
-    found = {server: profile for profile, _, server in lines if server not in besides}
+    found = {server: profile for profile, _, server in lines if server and server not in besides}
     own = _profile_in(folder)
     return {
         server: own if profile == OWN else int(profile)
