@@ -20,6 +20,7 @@ from bench.fingerprints import fingerprints
 from bench.items import items, many_items
 from bench.measure import CommandFailed
 from bench.monitoring import monitoring
+from bench.parsl_steps import through_parsl
 from bench.report import document, filesystem, table
 from bench.servers import many_runs, parked, requests, start
 from bench.workers import workers
@@ -37,6 +38,7 @@ CASES: dict[str, Case] = {
     "server-start": start,
     "monitoring": monitoring,
     "workers": workers,
+    "parsl": through_parsl,
 }
 TOOLS = ("ninja", "make", "xargs")
 DISK = "/var/tmp"

@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from msgspec import Struct, UnsetType
 
 from resile.commands.documents.answers import (
+    AllocationList,
     CancelResult,
     CheckReport,
     Configuration,
@@ -64,6 +65,7 @@ DOCUMENTS: dict[str, type[Struct]] = {
     "logs --export": LogExport,
     "metrics": RunMetrics,
     "resources": RunResources,
+    "slurm status, slurm cancel": AllocationList,
     "dlq list": DeadLetterList,
     "dlq show": DeadLetterDocument,
     "dlq stats": LetterStatistics,

@@ -33,6 +33,7 @@ CALLS = {
     "logs": ("logs", "1"),
     "logs --export": ("logs", "1", "--export", "there"),
     "metrics": ("metrics", "1"),
+    "slurm status, slurm cancel": ("slurm", "status", "1"),
     "dlq list": ("dlq", "list", "1"),
     "dlq show": ("dlq", "show", "1", "0"),
     "dlq stats": ("dlq", "stats", "1"),
@@ -65,6 +66,13 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each command of the page prints with --json, and what `events list` and `dlq export` do."""
     program = Program(tmp_path_factory.mktemp("documents"))
     program.call("run", program.write(FLOW), code=4)
+    # A Slurm that knows of no job.
+    for command in ("squeue", "scontrol"):
+        path = program.folder / "bin" / command
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    program.env["PATH"] = f"{program.folder}/bin:{program.env['PATH']}"
     lines = {"events list, events follow": ("events", "list", "1"), "dlq export": ("dlq", "export", "1")}
     found = {name: program.call(*words, "--json").stdout for name, words in lines.items()}
     return found | {name: program.call(*words, "--json").stdout for name, words in CALLS.items()}

@@ -50,7 +50,8 @@ def test_help_of_a_family_shows_all(program: Program, family: str) -> None:
     """`resile events --help` shows the help of both its commands, and `resile dlq --help` of all its six."""
     letters = ("list", "show", "stats", "retry", "export", "purge")
     tokens = ("create", "ls", "revoke")
-    assert {"events": ("list", "follow"), "dlq": letters, "token": tokens, "db": ("check", "copy")} == FAMILIES
+    pairs = {"events": ("list", "follow"), "db": ("check", "copy"), "slurm": ("status", "cancel")}
+    assert {**pairs, "dlq": letters, "token": tokens} == FAMILIES
     texts = [command_help(find_command(f"{family} {member}")) for member in FAMILIES[family]]
     assert program.call(family, "--help", code=0).stdout == "\n".join(texts)
 

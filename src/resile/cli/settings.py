@@ -135,7 +135,9 @@ def _check(path: str, key: str, value: Any) -> Any:
         raise _refusal(path, f"`{key}` is a text, not {value!r}", "")
     if key == "executor":
         if value != EXECUTOR:
-            message = f"`{key}`: this version of Resile runs steps on this machine only, not with {value!r}"
+            message = (
+                f"`{key}`: a run says where else its steps run (`--executor FILE`), the configuration can't: {value!r}"
+            )
             raise _refusal(path, message, f"{key} = '{EXECUTOR}', or leave it out")
         return value
     return _absolute(value, os.path.dirname(path))

@@ -80,6 +80,7 @@ _RUN = (
             _CREDENTIALS,
             _JUNIT,
             Option("--output DIR", "folder for the output of steps", kind="folder"),
+            Option("--executor FILE", "run the steps on the blocks of a cluster, as this TOML file says", kind="file"),
             *LIMITS,
             *COMPILE_OPTIONS,
             *_WATCH,

@@ -121,4 +121,19 @@ SERVER_COMMANDS = (
         examples=("resile token revoke ci",),
         exits=("0  revoked", "2  there is no such token, or the call is wrong"),
     ),
+    Command(
+        "slurm status [RUN]",
+        "commands.cluster.slurm:status",
+        "show the allocations of Slurm that runs have",
+        about="Allocations that a killed engine left, and that have nothing left to do, are canceled.",
+        examples=("resile slurm status", "resile slurm status 7 --json"),
+        exits=("0  shown", "2  there is no such run, Slurm's commands are not here, or the call is wrong"),
+    ),
+    Command(
+        "slurm cancel RUN",
+        "commands.cluster.slurm:cancel",
+        "cancel the allocations of a run; what ran there is tried again by its engine",
+        examples=("resile slurm cancel 7",),
+        exits=("0  canceled, or there was none", "2  there is no such run, or the call is wrong"),
+    ),
 )

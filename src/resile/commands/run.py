@@ -88,7 +88,8 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     if loaded.taken_for:
         listener.introduce(loaded.taken_for)
     options = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
-    output = os.path.abspath(call.output or stores.default_output())
+    shared = workflow.executor.directory if workflow.executor is not None else None
+    output = os.path.abspath(call.output or shared or stores.default_output())
     claim_output(output)
     store = before or stores.create()
     if before is None:

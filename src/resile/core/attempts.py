@@ -237,7 +237,7 @@ def on_attempt_withdrawn(reaction: Reaction, event: AttemptWithdrawn) -> None:
         cancel_early_reservation(state, job)
         return
     if event.started:
-        reaction.note("attempt_lost", job, {"interrupted": True})
+        reaction.note("attempt_lost", job, {"interrupted": True} | ({"reason": event.why} if event.why else {}))
     else:
         job.attempt -= 1
     if state.is_stopping(job):

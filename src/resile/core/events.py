@@ -163,9 +163,10 @@ class AttemptAdopted(_OfAttempt, frozen=True, tag="attempt_adopted"):
 
 
 class AttemptWithdrawn(_OfAttempt, frozen=True, tag="attempt_withdrawn"):
-    """A reserved attempt never started, or the engine interrupted it; it costs no budget."""
+    """A reserved attempt never started, or the engine interrupted it; it costs no budget. `why` says more."""
 
     started: bool = False
+    why: str = ""
 
 
 class ConditionAnswered(_OfJob, frozen=True, tag="condition_answered"):

@@ -135,6 +135,7 @@ class Attempt:
             memory_bytes=memory_limit(state, job),
             labels=step.runs_on,
             share=share_of(state, job),
+            step=step.name,
         )
 
     def _keep_head(self, directory: str) -> None:

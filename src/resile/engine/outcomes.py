@@ -108,7 +108,8 @@ class Observer:
                 return AttemptAdopted(self._clock.now(), report.job, report.attempt, report.pid), None
             case Withdrawn():
                 self._performer.remove_files(report.job, report.attempt)
-                return AttemptWithdrawn(report.at, report.job, report.attempt, started=report.started), None
+                started, why = report.started, report.why
+                return AttemptWithdrawn(report.at, report.job, report.attempt, started=started, why=why), None
             case Lost():
                 return self.end_attempt(report.job, report.attempt, report.at, evidence.outcome_of_lost(report))
         assert_never(report)

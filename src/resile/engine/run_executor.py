@@ -1,4 +1,4 @@
-"""The executor of a run: local processes, and Python functions beside them if the workflow calls any."""
+"""The executor of a run: local processes or blocks of nodes, and Python functions beside them if it calls any."""
 
 from __future__ import annotations
 
@@ -83,7 +83,12 @@ def make_executor(
         clock_offset=clock_offset,
     )
     commands: Executor
-    if hosting is not None:
+    if state.workflow.executor is not None:
+        from resile.executors.parsl.executor import ParslExecutor
+
+        chosen = state.workflow.executor
+        commands = ParslExecutor(folder, settings=chosen, run=row.id, parallel=parallel, **settings)
+    elif hosting is not None:
         from resile.executors.shared.open_view import open_view
 
         who = {"run": row.id, "epoch": epoch, "priority": hosting.priority, "parallel": parallel}

@@ -44,6 +44,7 @@ class Launch(Struct, frozen=True, gc=False):
     The executor ends an attempt whose processes together use more than `memory_bytes`; 0 is no limit.
 
     Where many runs share several places, the attempt goes to one that has all its `labels` and room for its `share`.
+    `step` names its step: an executor may expect that attempts of one step are alike.
     """
 
     job: int
@@ -60,6 +61,7 @@ class Launch(Struct, frozen=True, gc=False):
     memory_bytes: int = 0
     labels: tuple[str, ...] = ()
     share: Share = Share()
+    step: str = ""
 
 
 class Started(Struct, frozen=True, gc=False):
@@ -79,7 +81,8 @@ class Ended(Struct, frozen=True, gc=False):
     more memory than it may). `spawn_stage` says what failed with `spawn_error`: "cwd" (its directory), "exec" (its
     program), "output" (its output could not be written). `oom_kills` counts out-of-memory kills that may explain a
     SIGKILL. `pid` is set if the start was not reported: this report then covers both. `io_bytes` is what it read from
-    and wrote to disks, where the executor knows it.
+    and wrote to disks, where the executor knows it. `evidence` says in words why it ended, where the executor knows
+    more than these numbers.
     """
 
     job: int
@@ -96,6 +99,7 @@ class Ended(Struct, frozen=True, gc=False):
     oom_kills: int = 0
     pid: int = 0
     io_bytes: int = 0
+    evidence: str = ""
 
 
 class Returned(Struct, frozen=True, gc=False):
@@ -124,13 +128,14 @@ class Returned(Struct, frozen=True, gc=False):
 class Withdrawn(Struct, frozen=True, gc=False):
     """An attempt never starts: `kill` or `drain` hit it in the queue, or `find` has whole records without it.
 
-    One that had `started` was ended, because the worker that ran it stopped.
+    One that had `started` was ended, because the worker that ran it stopped; `why` says more about that.
     """
 
     job: int
     attempt: int
     at: float
     started: bool = False
+    why: str = ""
 
 
 class Lost(Struct, frozen=True, gc=False):

@@ -89,6 +89,8 @@ def message_of(
     ended: Ended, kind: FailureKind, code: int | None, output: str, limits: Limits = NO_LIMITS, directory: str = ""
 ) -> str:
     """The message of a failed attempt: one line."""
+    if ended.evidence:
+        return ended.evidence[:MESSAGE_CHARACTERS_MAX]
     match kind:
         case Kind.SPAWN:
             where = f" {directory}" if ended.spawn_stage == "cwd" and directory else ""

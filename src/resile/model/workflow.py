@@ -30,6 +30,7 @@ from resile.model.builtin_actions import (
     Transform,
 )
 from resile.model.cluster import Cluster
+from resile.model.executor import ExecutorSettings
 from resile.model.fanout import ErrorPolicy, Source
 from resile.model.limits import GRACE_SECONDS_DEFAULT, LOOPS_DEFAULT
 from resile.model.rules import NOWHERE, Backoff, Escalation, Match, Origin, Then, Transition
@@ -451,3 +452,4 @@ class Workflow(Struct, frozen=True, omit_defaults=True, kw_only=True):
     condition_errors: Literal["skip", "fail"] = "skip"
     monitor_seconds: float = 0.0
     edition: int = 1
+    executor: ExecutorSettings | None = None

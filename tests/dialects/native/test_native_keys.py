@@ -43,6 +43,7 @@ from tests.dialects.compiling import (
     wait_with,
     workflow_with,
 )
+from tests.dialects.native.executor_keys import EXECUTOR_CASES
 from tests.dialects.native.fanout_keys import FANOUT_CASES
 from tests.dialects.native.ladder_keys import LADDER_CASES
 from tests.dialects.native.model_keys import MODEL_CASES
@@ -51,6 +52,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     **LADDER_CASES,
     **FANOUT_CASES,
     **MODEL_CASES,
+    **EXECUTOR_CASES,
     ("the workflow", "resile"): [(workflow_with("").dialect, "native")],
     ("the workflow", "name"): [(workflow_with("name: nightly").name, "nightly"), (workflow_with("").name, "flow")],
     ("the workflow", "max_parallel"): [(workflow_with("max_parallel: 3").max_parallel, 3)],

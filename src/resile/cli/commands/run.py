@@ -49,6 +49,7 @@ def call_of(call: Call) -> RunCall:
         base=call.text("base"),
         labels=call.pairs("label"),
         compile_options=CompileOptions(call.word("dialect"), call.word("profile")),
+        executor=call.text("executor"),
         choice=Choice(tuple(call.texts("from")), tuple(call.texts("only")), tuple(call.texts("skip"))),
         cached=call.flag("cached"),
     )

@@ -28,6 +28,25 @@ class CancelResult(Document, frozen=True, kw_only=True):
     requested: bool
 
 
+class AllocationEntry(Struct, frozen=True):
+    """One allocation of Slurm: how many attempts have ended in it, and how long it may last yet."""
+
+    id: str
+    name: str
+    run: int
+    state: str
+    node: str
+    jobs_done: int
+    seconds_left: float | None
+    reason: str
+
+
+class AllocationList(Document, frozen=True, kw_only=True):
+    """The allocations of runs that have not ended."""
+
+    allocations: list[AllocationEntry]
+
+
 class ResetResult(Document, frozen=True, kw_only=True):
     """How many steps were reset, and how many are kept."""
 

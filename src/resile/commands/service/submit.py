@@ -257,6 +257,9 @@ def _hand_over(
     directory: str,
 ) -> Submitted:
     """Store a run that servers drive from now on."""
+    if prepared[0].workflow.executor is not None:
+        message = "a server runs steps on its workers, and this workflow has an `executor` of its own"
+        raise ResileError("needs-command-line", message, hint="`resile run` runs it; or leave `executor` out")
     loaded, inputs, capacity = prepared
     if len(options.key) > KEY_CHARACTERS_MAX or not options.key.isprintable():
         raise ResileError("bad-key", f"a key has at most {KEY_CHARACTERS_MAX} printable characters")

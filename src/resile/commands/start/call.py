@@ -56,7 +56,7 @@ class RunCall(Struct):
     """The arguments of `resile run`; with a compiled `workflow` the file is not read.
 
     Steps run in `directory`; in the current folder if it is empty. With `cached` steps that did not change since the
-    last completed run of the workflow are taken over from it.
+    last completed run of the workflow are taken over from it. `executor` is a file that says where attempts run.
     """
 
     path: str
@@ -74,3 +74,4 @@ class RunCall(Struct):
     choice: Choice = Choice()
     directory: str = ""
     cached: bool = False
+    executor: str | None = None

@@ -56,6 +56,11 @@ def prepare_loaded(
         loaded = msgspec.structs.replace(loaded, workflow=leave_out(loaded.workflow, call.choice), is_changed=True)
     if steps_with_inner_workflows((*loaded.workflow.steps, loaded.workflow.end)):
         loaded = _settle_isolation(loaded, call.directory or os.getcwd())
+    if call.executor is not None or loaded.workflow.executor is not None:
+        from resile.commands.start.on_cluster import place_on_cluster
+
+        placed = place_on_cluster(loaded.workflow, call.executor)
+        loaded = msgspec.structs.replace(loaded, workflow=placed, is_changed=True)
     workflow = loaded.workflow
     if not call.force:
         _refuse_missing(loaded)
@@ -124,6 +129,10 @@ def capacity_for(workflow: Workflow, limits: ResourceLimits) -> Capacity:
     """
     asked = (limits.max_parallel, workflow.max_parallel, limits.parallel_default)
     parallel = next((number for number in asked if number is not None), None)
+    if workflow.executor is not None:
+        from resile.commands.start.on_cluster import cluster_capacity
+
+        return cluster_capacity(workflow, parallel)
     capacity = measure(parallel, limits.cpus, limits.memory_bytes, limits.gpus)
     if calls_functions(workflow):
         capacity = msgspec.structs.replace(capacity, ahead=CALLS_AHEAD)

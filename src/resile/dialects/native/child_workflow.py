@@ -38,6 +38,7 @@ _compiling: ContextVar[CallStack | None] = ContextVar("compiling", default=None)
 _OF_RUN = {
     "max_parallel": "leave it out here; `max_parallel` in a map bounds its items",
     "resource_monitor": "leave it out here",
+    "executor": "leave it out here",
 }
 
 

@@ -34,7 +34,7 @@ _PHASES = ("setup", "map", "reduce")
 _UNUSED_REPORTED = frozenset({"error_policy", "handlers", "failure_handlers"})
 _AS_THEY_ARE = (
     "inputs", "secrets", "env", "env_files", "max_parallel", "grace_seconds", "templates", "failure_key", "memory_file",
-    "memory_namespace", "cluster", "condition_errors", "monitor_seconds"
+    "memory_namespace", "cluster", "condition_errors", "monitor_seconds", "executor"
 )  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
     if "source" in fields:
         named = fields["source"]
         source = reading.source = Source(named.get("file", source.file), b"", named.get("folder", source.folder))
-    if "max_parallel" in root.entries or "resource_monitor" in root.entries:
+    if not {"max_parallel", "resource_monitor", "executor"}.isdisjoint(root.entries):
         from resile.dialects.native.child_workflow import refuse_settings_of_run
 
         refuse_settings_of_run(reading, root)

@@ -132,4 +132,6 @@ def find_end(path: str, job: int, attempt: int) -> Ended | None:
     """The end of an attempt, if the launcher has already written it to this spool."""
     _, lines = read_spool(path)
     beginning = b"%s %s " % (wire.ENDED, wire.key_of(job, attempt))
-    return next((wire.read_ended(line.split()) for line in lines if line.startswith(beginning)), None)
+    # The line of a checked spool ends in its checksum.
+    found = (line.partition(b" #")[0] for line in lines if line.startswith(beginning))
+    return next((wire.read_ended(line.split()) for line in found), None)

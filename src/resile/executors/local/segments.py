@@ -94,8 +94,9 @@ class SegmentReader:
         it.
         """
         data = self._read(log, stream, start, length)
-        token = os.path.basename(log.segment).partition("-")[0]
-        spool = os.path.join(self._epoch_folder, wire.FOLDER, token + SUFFIX)
+        folder, name = os.path.split(log.segment)
+        token = name.partition("-")[0]
+        spool = os.path.join(self._epoch_folder, folder, token + SUFFIX)
         ended = None
         if data:
             ended = recovery.find_end(spool, job, attempt) or shared_records.find_end(

@@ -9,12 +9,15 @@ The lines of running attempts stay until they end, even if acknowledged. When en
 a new file and renames it, so that a reader sees the old one or the new one. The file outlives the launcher and the
 engine. It may not outlive the machine: after another boot only the ends in it count (recovery.py).
 
+The spool of a node of a cluster is on a shared disk: its header has `CHECKED_VERSION`, each line ends in a checksum.
+
 Runs inside the launcher, so only built-in modules are imported.
 """
 
 from __future__ import annotations
 
 import posix
+from binascii import crc32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ SUFFIX = ".spool"
 COMPACT_BYTES = 512 * 1024
 HEADER_BYTES_MAX = 4096
 INCOMPLETE_MODE = 0o400
+# The version in the header of a spool whose lines have checksums.
+CHECKED_VERSION = b"2"
 _FLAGS = posix.O_RDWR | posix.O_APPEND | posix.O_CLOEXEC
 
 
@@ -35,6 +40,7 @@ class Spool:
         self.descriptor = posix.open(self.path, _FLAGS)
         self.header = posix.pread(self.descriptor, HEADER_BYTES_MAX, 0)
         self.size = len(self.header)
+        self.is_checked = self.header.split(b" ", 2)[1:2] == [CHECKED_VERSION]
         # The first engine wrote the header, so the launcher does not send it.
         self.base = self.size
         self.acknowledged = 0
@@ -46,6 +52,8 @@ class Spool:
 
         While lines are missing the file can't be written to by its mode: so an engine knows that they were never there.
         """
+        if self.is_checked:
+            lines = b"".join([with_checksum(line) for line in lines.splitlines()])
         self.size += len(lines)
         data, was_pending = self.pending + lines, bool(self.pending)
         try:
@@ -98,3 +106,14 @@ class Spool:
         """
         if self.finished and self.acknowledged == self.size:
             posix.unlink(self.path)
+
+
+def with_checksum(line: bytes) -> bytes:
+    """A line of a checked spool, with its end of line."""
+    return b"%s #%08x\n" % (line, crc32(line))
+
+
+def without_checksum(line: bytes) -> bytes | None:
+    """The words of a line of a checked spool; None if it is damaged."""
+    words, _, checksum = line.rpartition(b" #")
+    return words if checksum == b"%08x" % crc32(words) else None

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
 from resile.dialects.native.keys.elsewhere import STEP_WORDS, WORKFLOW_WORDS
+from resile.dialects.native.keys.executor import EXECUTOR, read_executor
 from resile.dialects.native.keys.failures import FAILURE_TABLES, ROUTING, read_retries, read_retry
 from resile.dialects.native.keys.fanout import FANOUT_TABLES, max_parallel
 from resile.dialects.native.keys.ir import IR_STEP, IR_WORKFLOW
@@ -350,6 +351,8 @@ WORKFLOW_KEYS = table(
         "grace_seconds"),
     Key("resource_monitor", "mapping", "Sample memory and CPU of the steps while they run.", _monitor,
         "monitor_seconds"),
+    Key("executor", "mapping", "Where attempts run, if not on this machine; as the file of `run --executor`.",
+        read_executor),
     Key("shell_program", "text", "The shell for every step; `sh` by default.", read.program),
     read.true_or_false("errexit", "`errexit` for every step."),
     Key("agent", "command or mapping", "The agent that `agent` steps ask; `claude -p` by default.",
@@ -372,5 +375,5 @@ WORKFLOW = replace(WORKFLOW_KEYS, under_ir=IR_WORKFLOW.keys, elsewhere=WORKFLOW_
 TABLES: tuple[Table, ...] = (
     WORKFLOW, STEP_KEYS, FOREACH, COMMAND, *FANOUT_TABLES, *FAILURE_TABLES, NEED, ARCS, ARC, read.CONDITION, RESOURCES,
     HTTP_KEYS, PYTHON_KEYS, FILE, AGENT_SETTINGS, PROMPT, ASK_KEYS, INPUT, SECRET,
-    MONITOR
+    MONITOR, EXECUTOR
 )  # fmt: skip

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resile.dialects.compile import compile_text
+from resile.dialects.native.keys.executor import EXECUTOR
 from resile.dialects.native.keys.steps import INPUT, WORKFLOW
 from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.writer.compare import Difference, differences
@@ -92,6 +93,8 @@ def workflow_block(workflow: Workflow, writer: Writer) -> Block:
         written["shell_program"] = program
     if any(errexit_of(step.action) is False for step in steps_of(workflow)):
         written["errexit"] = inner.errexit = False
+    if workflow.executor is not None:
+        written["executor"] = {"kind": "parsl", **written_fields(workflow.executor, EXECUTOR)}
     written |= written_fields(workflow, WORKFLOW, "env", "env_files")
     if workflow.inputs:
         written["inputs"] = {name: _input(declared) for name, declared in workflow.inputs.items()}

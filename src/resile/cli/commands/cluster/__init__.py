@@ -1,0 +1,1 @@
+"""The commands about clusters: `slurm status` and `slurm cancel` show and end the allocations of runs."""

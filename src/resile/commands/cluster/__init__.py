@@ -1,0 +1,1 @@
+"""What clusters have of runs: their allocations."""

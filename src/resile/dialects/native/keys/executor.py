@@ -1,0 +1,81 @@
+"""The keys of `executor`, in a native file and in the table `[executor]` of a file for `--executor`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.reading import values as read
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, table
+from resile.model.executor import ExecutorSettings, Provider
+
+PROVIDERS: tuple[str, ...] = get_args(Provider)
+COUNT_MAX = 100_000
+_CLOCK = re.compile(r"(?:(\d{1,3})-)?(\d{1,4}):([0-5]\d):([0-5]\d)")
+_SBATCH_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,@+-]{0,127}")
+
+
+def _walltime(reading: Reading, node: Node) -> Any:
+    """A time as batch systems write it (`01:30:00`, `2-00:00:00`), or a duration."""
+    match = _CLOCK.fullmatch(node.text) if isinstance(node, Scalar) else None
+    if match is None:
+        return read.duration(reading, node)
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(days * 86400 + hours * 3600 + minutes * 60 + seconds) or read.wrong(reading, node, "a time")
+
+
+def _word(reading: Reading, node: Node) -> Any:
+    """A name that goes into the script of a batch system, so it can't be any text."""
+    if isinstance(node, Scalar) and isinstance(node.value, str) and _SBATCH_WORD.fullmatch(node.value):
+        return node.value
+    return read.wrong(reading, node, "a name of letters, digits and . _ - , @ +")
+
+
+_count = read.integer(1, COUNT_MAX)
+EXECUTOR = table(
+    "executor", "Where attempts run, if not on this machine: blocks of nodes, which Parsl starts.",
+    read.one_of("kind", "What starts the blocks.", "parsl"),
+    read.one_of("provider", "The batch system, or `local`: blocks on this machine.", *PROVIDERS),
+    Key("account", "name", "The account that pays for the blocks.", _word),
+    Key("partition", "name", "The partition, or queue, that blocks ask for.", _word),
+    Key("qos", "name", "The quality of service that blocks ask for.", _word),
+    Key("walltime", "time", "How long a block may last: `01:30:00`, or a duration; 1 hour by default.", _walltime,
+        "walltime_seconds"),
+    Key("nodes_per_block", "whole number", "Nodes in each block; 1 by default.", _count),
+    Key("blocks_min", "whole number", "Blocks that are kept, even without work; 0 by default.",
+        read.integer(0, COUNT_MAX)),
+    Key("blocks_max", "whole number", "Blocks at a time; 1 by default.", _count),
+    Key("workers_per_node", "whole number", "Attempts that run at once on a node; 1 by default.", _count),
+    Key("idle", "duration", "An idle block ends after this time; 2 minutes by default.", read.duration,
+        "idle_seconds"),
+    Key("queue_limit", "duration",
+        "If no block has started after this time, its jobs fail with the kind `spawn`; 1 hour by default.",
+        read.duration, "queue_limit_seconds"),
+    Key("grace", "duration", "How long before its end an allocation tells its steps; 1 minute by default.",
+        read.duration, "grace_seconds"),
+    Key("directory", "path", "A folder that all nodes see: results and outputs go there.",
+        read.non_empty(read.text, "`directory`")),
+    Key("worker_init", "text", "Shell commands that run first on each node, such as `module load`.", read.text),
+    Key("address", "text", "The address of this machine that nodes can reach; all of its own by default.", _word),
+)  # fmt: skip
+
+
+def read_executor(reading: Reading, node: Node) -> Any:
+    """Read where attempts run; the directory is required, because nodes and engine meet there."""
+    errors = len(reading.report.errors)
+    fields = read_mapping(reading, node, EXECUTOR)
+    if len(reading.report.errors) > errors or not isinstance(node, Mapping):
+        return INVALID
+    for required in ("kind", "directory"):
+        if required not in fields:
+            hint = 'kind = "parsl"' if required == "kind" else 'such as directory = "/scratch/me"'
+            reading.report.error("value", f"`executor` has no `{required}`", node, hint=hint)
+            return INVALID
+    del fields["kind"]
+    if fields.get("blocks_min", 0) > fields.get("blocks_max", 1):
+        where = node.entries["blocks_min"][1]
+        reading.report.error("value", "`blocks_min` is more than `blocks_max`", where)
+        return INVALID
+    return ExecutorSettings(**fields)

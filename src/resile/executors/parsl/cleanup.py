@@ -1,0 +1,47 @@
+"""Ends the blocks of a run: those of this machine by their processes, those of Slurm by their allocations.
+
+An engine that was killed leaves blocks. The next engine of the run ends those that have nothing left to do.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from resile.executors.local import processes
+from resile.executors.parsl import slurm
+from resile.executors.parsl.node import files
+from resile.executors.parsl.nodes import Nodes
+from resile.model.executor import ExecutorSettings
+
+SECONDS_MAX = 8.0
+AGAIN_SECONDS = 0.05
+
+
+def first_number(settings: ExecutorSettings, label: str) -> int:
+    """The number of the next block of a run that Slurm does not know yet."""
+    if settings.provider != "slurm" or not slurm.is_there():
+        return 1
+    used = [one.name.rpartition("-")[2] for one in slurm.allocations_of(label)]
+    return max((int(number) for number in used if number.isdigit()), default=0) + 1
+
+
+def end_blocks(settings: ExecutorSettings, label: str, nodes: Nodes, keep: set[str]) -> None:
+    """End all blocks of a run but those of the nodes to `keep`, which still run something."""
+    kept = {node.identity for token, node in nodes.known.items() if token in keep and node.identity is not None}
+    kept_allocations = {identity.allocation for identity in kept}
+    if settings.provider == "slurm" and slurm.is_there():
+        open_ones = [one for one in slurm.allocations_of(label) if not one.is_over]
+        slurm.cancel(one.id for one in open_ones if one.id not in kept_allocations)
+    found = {node.identity for node in nodes.known.values() if node.identity is not None} - kept
+    found = {identity for identity in found if identity.is_here() and identity.tag not in {one.tag for one in kept}}
+    for identity in found:
+        entry = identity.agent()
+        if entry is not None:
+            processes.send_all({entry.pid: entry}, signal.SIGTERM)
+    deadline = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < deadline and any(identity.agent() is not None for identity in found):
+        time.sleep(AGAIN_SECONDS)
+    left = [entry for identity in found if (entry := identity.agent()) is not None]
+    processes.kill_all(left, time.monotonic() + processes.KILL_SECONDS_MAX)
+    processes.end_orphans({processes.attempt_tag(one.tag.encode(), files.BLOCK): None for one in found})

@@ -1,0 +1,496 @@
+"""The executor of attempts on blocks of nodes; node/files.py says what both sides write, node/agent.py runs there.
+
+    start --> waiting --submission, a task of Parsl--> a node takes it --> its spool --> reports
+
+Truth is in the files of the nodes. A future of Parsl only wakes the engine up; if it failed, or a node is gone, the
+executor gives up the submission and looks whether a node has taken it: if not, it submits the attempt again.
+
+A thread tends the pools: it starts Parsl, follows the work with blocks, and looks at nodes and files.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from resile.errors import ResileError
+from resile.executors.contract import Adopted, Ended, Launch, Lost, Records, Report, Started, Withdrawn
+from resile.executors.fence import Fence
+from resile.executors.local import processes, wire
+from resile.executors.local.segments import SegmentReader
+from resile.executors.parsl import slurm
+from resile.executors.parsl.archive import write_archive
+from resile.executors.parsl.cleanup import end_blocks, first_number
+from resile.executors.parsl.node import files
+from resile.executors.parsl.nodes import Happening, Key, Node, Nodes
+from resile.executors.parsl.orders import BATCH_MAX, Durations, Item
+from resile.executors.parsl.pools import Pool, Shape, now, shape_of
+from resile.executors.parsl.providers import provider_maker
+from resile.executors.parsl.tasks import encode_config, encode_task
+from resile.executors.parsl.verdicts import Verdicts, missing, name_of, never_started, refusal_of, with_memory
+from resile.model.executor import POOLS_MAX, ExecutorSettings
+from resile.model.failure import LogRange
+from resile.model.folders import make_folder
+
+LOOK_SECONDS = 0.2
+TEND_SECONDS = 1.0
+NODES_SECONDS = 2.0
+# How many tasks beyond the workers wait at Parsl, for each worker.
+TASKS_AHEAD = 2
+
+
+class ParslExecutor(SegmentReader):
+    """Attempts on blocks of nodes; see the Executor contract for the methods."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        settings: ExecutorSettings,
+        run: int,
+        parallel: int,
+        label: str,
+        base_env: Mapping[bytes, bytes],
+        directory: bytes,
+        fence: Fence,
+        secrets: Sequence[bytes] = (),
+        clock_offset: float = 0.0,
+    ) -> None:
+        """Open the run with this output folder, which all nodes see."""
+        super().__init__(os.path.abspath(folder))
+        self._folder = os.path.abspath(folder)
+        self._settings = settings
+        self._parallel = parallel
+        self._label = label
+        self._fence = fence
+        self._clock_offset = clock_offset
+        self._cluster = os.path.join(self._folder, files.CLUSTER)
+        make_folder(os.path.join(self._folder, wire.FOLDER))
+        make_folder(self._cluster)
+        self._orders = os.path.join(self._cluster, files.ORDERS)
+        # The folder is never without records: they begin with the first engine.
+        self.records: Records = "here"
+        write_archive(os.path.join(self._cluster, files.ARCHIVE))
+        self._config = encode_config(label, fence, clock_offset, directory, settings.directory, secrets, base_env)
+        self._lock = threading.RLock()
+        self._items: dict[Key, Item] = {}
+        self._waiting: dict[Shape, list[Key]] = {}
+        self._pools: dict[Shape, Pool] = {}
+        self._make_provider = provider_maker(settings, run, label, first_number(settings, label))
+        self._durations = Durations()
+        self._nodes = Nodes(self._folder)
+        self._former: dict[Key, Happening] = {}
+        self._former_taken: dict[Key, Happening] = {}
+        self._verdicts = Verdicts()
+        self._ready: list[Report] = []
+        self._submissions = 0
+        self._is_draining = False
+        self._problem: BaseException | None = None
+        self._is_closed = threading.Event()
+        self._has_work = threading.Event()
+        self._wakeup_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # What nodes of earlier engines have written so far; `find` asks for it.
+        for happening in self._nodes.read():
+            self._remember(happening)
+        end_blocks(settings, label, self._nodes, keep=set(self._busy_nodes()))
+        self._thread = threading.Thread(target=self._guard, name="resile-blocks", daemon=True)
+        self._thread.start()
+
+    # --- the contract
+
+    def fileno(self) -> int:
+        return self._wakeup_fd
+
+    def start(self, launches: Sequence[Launch]) -> None:
+        self._fence.check()
+        with self._lock:
+            for launch in launches:
+                key = launch.job, launch.attempt
+                if wire.start_frame(launch) is None:
+                    self._report(refusal_of(launch, self._now()))
+                    continue
+                if self._settings.provider != "local" and not launch.memory_bytes:
+                    # Others share the allocation: each keeps to what it asked for.
+                    launch = replace(launch, memory_bytes=launch.share.memory_bytes)
+                self._items[key] = Item(launch=launch)
+                shape = shape_of(self._settings, launch.share, launch.timeout_seconds)
+                self._waiting.setdefault(shape, []).append(key)
+            self._dispatch()
+        self._has_work.set()
+
+    def kill(self, job: int, attempt: int) -> None:
+        with self._lock:
+            key = job, attempt
+            item = self._items.get(key)
+            if item is None:
+                return
+            item.is_killed = True
+            if self._give_up(key, item):
+                self._end(key, Withdrawn(job, attempt, self._now()))
+            elif item.node is not None and item.node.is_lonely():
+                item.node.end_leftovers({key: item.leader})
+
+    def find(self, attempts: Mapping[Key, bool]) -> None:
+        with self._lock:
+            self._collect()
+            for key, in_doubt in attempts.items():
+                last, taken = self._former.pop(key, None), self._former_taken.pop(key, None)
+                item = self._items[key] = Item(sought=True, in_doubt=in_doubt)
+                if taken is not None:
+                    item.node, item.submission = taken.node, taken.taken
+                if last is not None:
+                    item.node, item.begun = last.node, True
+                    self._answer(key, item, last)
+                elif item.node is None or taken is None or taken.dropped:
+                    self._end(key, missing(key, self._now(), in_doubt))
+            self._settle_gone()
+
+    def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:
+        parts = log.segment.split("/")
+        node = self._nodes.known.get(parts[1]) if len(parts) == 3 else None
+        return len(parts) == 3 and (node is None or (job, attempt) not in node.ends)
+
+    def drain(self) -> None:
+        with self._lock:
+            self._is_draining = True
+            for key, item in list(self._items.items()):
+                if item.node is None and self._give_up(key, item):
+                    self._end(key, Withdrawn(*key, self._now()))
+            files.append(self._orders, [b"%s %d" % (files.DRAIN, self._fence.number)])
+
+    def reports(self) -> list[Report]:
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wakeup_fd)
+        with self._lock:
+            if self._problem is not None:
+                raise _explain(self._problem)
+            self._collect()
+            self._dispatch()
+            ready, self._ready = self._ready, []
+        return ready
+
+    def queued_count(self) -> int:
+        with self._lock:
+            return sum(not item.begun for item in self._items.values())
+
+    def acknowledge(self) -> None:
+        """Nodes keep all their lines."""
+
+    def close(self, *, finished: bool = False) -> None:
+        self._is_closed.set()
+        self._has_work.set()
+        self._thread.join()
+        is_over = finished or not self._items
+        for pool in self._pools.values():
+            pool.close(cancel=is_over)
+        if is_over:
+            self._nodes.look()
+            end_blocks(self._settings, self._label, self._nodes, keep=set())
+        os.close(self._wakeup_fd)
+        self._fence.close()
+
+    # --- on the way to a node
+
+    def _dispatch(self) -> None:
+        """Submit what waits, as far as workers are there or about to be."""
+        if self._is_draining:
+            return
+        for shape, keys in self._waiting.items():
+            pool = self._pools.get(shape)
+            if not keys or pool is None or not pool.is_open:
+                continue
+            room = self._settings.slots * (1 + TASKS_AHEAD) - pool.tasks
+            in_flight = sum(bool(item.submission) for item in self._items.values()) if room > 0 else 0
+            while keys and room > 0 and in_flight < self._parallel * (1 + TASKS_AHEAD):
+                batch = self._next_batch(keys, max(1, len(keys) // (2 * self._settings.slots)))
+                self._submit(pool, batch)
+                in_flight += len(batch)
+                room -= 1
+
+    def _next_batch(self, keys: list[Key], fair: int) -> list[Key]:
+        """The next attempts for one task: several if all are short, but no more than is fair to other workers."""
+        batch = [keys.pop(0)]
+        if self._is_short(batch[0]):
+            while keys and len(batch) < min(fair, BATCH_MAX) and self._is_short(keys[0]):
+                batch.append(keys.pop(0))
+        return batch
+
+    def _is_short(self, key: Key) -> bool:
+        launch = self._items[key].launch
+        return launch is not None and self._durations.is_short(launch)
+
+    def _submit(self, pool: Pool, batch: list[Key]) -> None:
+        """Submit a task with these attempts."""
+        self._submissions += 1
+        submission = f"{self._fence.number}.{self._submissions}"
+        launches = []
+        for key in batch:
+            item = self._items[key]
+            assert item.launch is not None
+            item.submission, item.pool = submission, pool
+            launches.append(item.launch)
+        pool.tasks += 1
+        pool.submit(encode_task(self._config, submission, launches)).add_done_callback(
+            self._wakes(pool, batch, submission)
+        )
+
+    def _wakes(self, pool: Pool, batch: list[Key], submission: str) -> Callable[[Future[None]], None]:
+        """What Parsl calls when a task is over: it wakes the engine up."""
+
+        def wake(future: Future[None]) -> None:
+            with self._lock:
+                pool.tasks -= 1
+                if future.cancelled() or future.exception() is not None:
+                    self._try_again(batch, submission)
+            self._wake()
+
+        return wake
+
+    def _try_again(self, keys: Sequence[Key], submission: str) -> None:
+        """Parsl has lost a task: submit again what no node has taken."""
+        for key in keys:
+            item = self._items.get(key)
+            if item is None or item.submission != submission or item.launch is None:
+                continue
+            if self._give_up(key, item) and not item.is_killed:
+                item.submission, item.pool = "", None
+                shape = shape_of(self._settings, item.launch.share, item.launch.timeout_seconds)
+                self._waiting.setdefault(shape, []).insert(0, key)
+        self._has_work.set()
+
+    def _give_up(self, key: Key, item: Item) -> bool:
+        """Give up a submission; True if the attempt never starts by it, False if a node has it and will end it."""
+        if not item.submission:
+            for keys in self._waiting.values():
+                if key in keys:
+                    keys.remove(key)
+            return item.node is None
+        words = b"%s %d %d %s" % (files.END, *key, item.submission.encode())
+        files.append(self._orders, [words])
+        if item.node is None:
+            self._collect()
+        return key in self._items and item.node is None
+
+    # --- what nodes have written
+
+    def _collect(self) -> None:
+        """Read everything new of all nodes."""
+        for happening in self._nodes.read():
+            item = self._items.get(happening.key)
+            if item is None or (item.node not in (None, happening.node) and not happening.taken):
+                self._remember(happening)
+            elif happening.taken:
+                if happening.taken == item.submission:
+                    item.node = happening.node
+            elif happening.dropped:
+                if happening.dropped == item.submission and item.node is happening.node:
+                    item.node = None
+                    self._settle_dropped(happening.key, item)
+            elif item.node is happening.node:
+                self._answer(happening.key, item, happening)
+
+    def _settle_dropped(self, key: Key, item: Item) -> None:
+        """A node has not started an attempt: it was given up, or another engine has the run."""
+        if item.sought:
+            self._end(key, missing(key, self._now(), item.in_doubt))
+        elif item.is_killed or self._is_draining:
+            self._end(key, Withdrawn(*key, self._now()))
+        else:
+            self._try_again([key], item.submission)
+
+    def _remember(self, happening: Happening) -> None:
+        """Keep what is known of an attempt until `find` asks for it."""
+        if happening.taken or happening.dropped:
+            self._former_taken[happening.key] = happening
+            self._former.pop(happening.key, None)
+        else:
+            self._former[happening.key] = happening
+
+    def _busy_nodes(self) -> list[str]:
+        """The nodes that may still run attempts of an earlier engine."""
+        over = (Ended, Withdrawn, Lost)
+        busy = {one.node.token for one in self._former.values() if not isinstance(one.report, over)}
+        busy |= {
+            one.node.token for key, one in self._former_taken.items() if not one.dropped and key not in self._former
+        }
+        return [token for token in busy if not self._nodes.known[token].is_gone()]
+
+    def _answer(self, key: Key, item: Item, happening: Happening) -> None:
+        """Report what a line says."""
+        item.begun = True
+        report: Report | None = happening.report
+        if isinstance(report, Started):
+            item.leader, item.started_at, item.log = (report.pid, happening.born), report.at, report.log
+            if item.sought:
+                item.sought = False
+                self._report(Adopted(*key, report.at, report.pid, report.log))
+            else:
+                self._report(report)
+            return
+        if report is None:
+            return
+        if isinstance(report, Ended):
+            if item.launch is not None:
+                self._durations.note(item.launch, report)
+                report = with_memory(report, item.launch.memory_bytes)
+            if report.reason == "killed" and not item.is_killed:
+                report = self._verdicts.of_ended(report, happening.node)
+        elif isinstance(report, Lost):
+            report = replace(report, why=f"the launcher on {name_of(happening.node)} died while it ran")
+        elif isinstance(report, Withdrawn) and item.sought and item.in_doubt:
+            report = missing(key, self._now(), True)
+        self._end(key, report)
+
+    def _end(self, key: Key, report: Report) -> None:
+        self._items.pop(key, None)
+        self._report(report)
+
+    def _report(self, report: Report) -> None:
+        self._ready.append(report)
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._is_closed.is_set():
+            os.eventfd_write(self._wakeup_fd, 1)
+
+    def _now(self) -> float:
+        return processes.boot_seconds() + self._clock_offset
+
+    # --- nodes that are gone
+
+    def _settle_gone(self) -> None:
+        """Settle the attempts of nodes that are gone: lost if they had begun, else submitted again."""
+        held: dict[str, list[Key]] = {}
+        for key, item in self._items.items():
+            if item.node is not None:
+                held.setdefault(item.node.token, []).append(key)
+        for token, keys in held.items():
+            node = self._nodes.known[token]
+            if not self._is_over(node):
+                continue
+            # It may have written more in its last moments.
+            self._collect()
+            left = {key: one for key in keys if (one := self._items.get(key)) is not None and one.node is node}
+            for key, item in left.items():
+                self._settle(key, item, node)
+            # No other attempt of these jobs starts before: the engine has not seen the reports.
+            node.end_leftovers({key: item.leader for key, item in left.items()})
+
+    def _is_over(self, node: Node) -> bool:
+        """Is a node gone, by its own signs or by the batch system's word?"""
+        if node.is_gone():
+            return True
+        identity = node.identity
+        if identity is None or not identity.allocation or identity.agent() is not None:
+            return False
+        found = slurm.look_up([identity.allocation]).get(identity.allocation)
+        return found is not None and found.is_over
+
+    def _settle(self, key: Key, item: Item, node: Node) -> None:
+        """Report what becomes of an attempt that a node had which is gone."""
+        if not item.begun:
+            item.node = None
+            if item.sought:
+                self._end(key, missing(key, self._now(), item.in_doubt))
+            elif item.is_killed or self._is_draining:
+                self._end(key, Withdrawn(*key, self._now()))
+            else:
+                self._try_again([key], item.submission)
+        else:
+            self._end(key, self._verdicts.of(key, node, item.started_at, self._now(), item.log))
+
+    # --- the thread that tends pools
+
+    def _guard(self) -> None:
+        """Tend the pools; an error stops the engine."""
+        try:
+            self._tend()
+        except BaseException as problem:
+            self._problem = problem
+            self._wake()
+
+    def _tend(self) -> None:
+        """Start pools, follow the work with blocks, and look at nodes and files, until the executor is closed."""
+        tend_at = nodes_at = 0.0
+        while not self._is_closed.is_set():
+            with self._lock:
+                shapes = [shape for shape, keys in self._waiting.items() if keys and shape not in self._pools]
+            for shape in shapes:
+                self._open_pool(shape)
+                tend_at = 0.0
+            if now() >= tend_at:
+                tend_at = now() + TEND_SECONDS
+                for pool in list(self._pools.values()):
+                    pool.tend(self._work_of(pool), now())
+                    self._refuse_stuck(pool)
+            with self._lock:
+                if now() >= nodes_at:
+                    nodes_at = now() + NODES_SECONDS
+                    self._settle_gone()
+                if self._nodes.has_grown():
+                    self._wake()
+            if self._items:
+                self._is_closed.wait(LOOK_SECONDS)
+            else:
+                self._rest()
+
+    def _rest(self) -> None:
+        """Wait for work; blocks are tended meanwhile."""
+        self._has_work.clear()
+        if not self._items:
+            self._has_work.wait(TEND_SECONDS)
+
+    def _open_pool(self, shape: Shape) -> None:
+        """Start the pool of a shape; where there are too many, end one that has no work first."""
+        if len(self._pools) >= POOLS_MAX:
+            idle = next((one for one, pool in self._pools.items() if not self._work_of(pool)), None)
+            if idle is None:
+                return
+            self._pools.pop(idle).close(cancel=True)
+        pool = Pool(
+            self._next_index(),
+            shape,
+            self._settings,
+            folder=self._folder,
+            run_folder=os.path.join(self._cluster, f"parsl-{self._fence.number}"),
+            make_provider=self._make_provider,
+        )
+        pool.open()
+        with self._lock:
+            self._pools[shape] = pool
+            self._dispatch()
+
+    def _next_index(self) -> int:
+        return max((pool.index for pool in self._pools.values()), default=-1) + 1
+
+    def _work_of(self, pool: Pool) -> int:
+        """How many attempts a pool has: those that run or wait in its blocks, and those that wait here."""
+        with self._lock:
+            sent = sum(item.pool is pool for item in self._items.values())
+            return sent + len(self._waiting.get(pool.shape, ()))
+
+    def _refuse_stuck(self, pool: Pool) -> None:
+        """Fail the attempts of a pool for which no block has come within the limit."""
+        limit = self._settings.queue_limit_seconds
+        if not pool.stuck_since or now() - pool.stuck_since < limit:
+            return
+        known = slurm.look_up(pool.jobs()) if self._settings.provider == "slurm" else {}
+        reason = "; ".join(map(str, known.values())) or pool.problem or "the batch system gives no reason"
+        with self._lock:
+            pool.stuck_since = 0.0
+            for key, item in list(self._items.items()):
+                mine = item.pool is pool or key in self._waiting.get(pool.shape, ())
+                if mine and item.node is None and self._give_up(key, item):
+                    self._end(key, never_started(key, self._now(), f"no block came up within {limit:g} s: {reason}"))
+
+
+def _explain(problem: BaseException) -> BaseException:
+    """The error of a run whose blocks can't be tended."""
+    if isinstance(problem, ResileError):
+        return problem
+    return ResileError("executor-failed", f"Parsl failed: {problem}", hint="see the folder `cluster` of the run")

@@ -1,0 +1,83 @@
+"""The files by which an engine and its nodes know of each other, in the folder of an epoch on the shared disk.
+
+    cluster/orders                the engine appends: `K job attempt submission` end it; `D number` withdraw what waits
+    cluster/node.pyz              the program of the nodes
+    launcher/TOKEN/node           which machine, block and allocation this is; its time stamp is a sign of life
+    launcher/TOKEN/taken          `T job attempt submission`: the node is about to start it; `X …`: it never will
+    launcher/TOKEN/fate           why the node ends its attempts, if something makes it stop
+    launcher/TOKEN/TOKEN.spool    the lines of its launcher; and beside it the output of the attempts
+
+Each file has one writer. The lines of `orders`, `taken` and the spool have checksums. A submission is one way of an
+attempt to a node: a node first writes that it has taken it, then looks at the fence and at the orders, and only then
+starts it. An engine that gives up a submission first writes the order, then looks whether a node has taken it. So
+either the engine sees that it was taken, or it never starts.
+
+Only built-in modules are imported, because nodes have nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+
+from resile.executors.local.spool import with_checksum, without_checksum
+
+CLUSTER, ORDERS, ARCHIVE = "cluster", "orders", "node.pyz"
+NODE, TAKEN, FATE = "node", "taken", "fate"
+END, DRAIN = b"K", b"D"
+TAKES, DROPS = b"T", b"X"
+# What FATE says where the allocation is about to end.
+EXPIRES = "the allocation is about to end"
+# The tag of the processes of Parsl in a block, in the place of job and attempt.
+BLOCK = b"block"
+
+
+class Tail:
+    """The end of a file that grows: complete lines with good checksums, each once.
+
+    The file is opened for each look, because only that shows what another machine has written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.offset = 0
+        # How many lines were damaged.
+        self.damaged = 0
+        self._size = -1
+
+    def has_grown(self) -> bool:
+        """Is there more than the last look saw?"""
+        try:
+            return os.stat(self.path).st_size != self._size
+        except OSError:
+            return False
+
+    def read(self) -> list[bytes]:
+        """The lines since the last look."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        self._size = self.offset + len(data)
+        end = data.rfind(b"\n") + 1
+        self.offset += end
+        found = []
+        for line in data[:end].splitlines():
+            words = without_checksum(line)
+            if words is None:
+                self.damaged += 1
+            else:
+                found.append(words)
+        return found
+
+
+def append(path: str, lines: list[bytes]) -> None:
+    """Append lines with checksums, in one write."""
+    data = b"".join([with_checksum(line) for line in lines])
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)

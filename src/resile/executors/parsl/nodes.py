@@ -1,0 +1,197 @@
+"""What the nodes of an epoch have written (node/files.py), as its engine reads it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from resile.executors.contract import Ended, Lost, Started, Withdrawn
+from resile.executors.local import processes, recovery, wire
+from resile.executors.local.recovery import Author
+from resile.executors.local.spool import CHECKED_VERSION, SUFFIX
+from resile.executors.parsl.node import files
+from resile.executors.parsl.node.files import Tail
+from resile.model.failure import LogRange
+
+Key = tuple[int, int]
+Line = Started | Ended | Withdrawn | Lost
+# A node of another machine without a sign of life for so long is gone.
+SILENT_SECONDS_MAX = 60.0
+
+
+class Identity(Struct, frozen=True):
+    """Which machine, block and allocation a node is; `tag` marks the processes of Parsl there."""
+
+    host: str
+    boot: str
+    pid: int
+    born: int
+    pool: str
+    block: str
+    tag: str
+    allocation: str
+    node: str
+    number: int
+
+    def is_here(self) -> bool:
+        """Is the node this machine, so that its processes can be seen?"""
+        return self.host == os.uname().nodename and self.boot == processes.boot_id().decode()
+
+    def agent(self) -> processes.Process | None:
+        """The living process of the agent, if it is on this machine."""
+        entry = processes.read_process(self.pid) if self.is_here() else None
+        return entry if entry is not None and entry.alive and entry.start_ticks == self.born else None
+
+
+class Happening(Struct, frozen=True):
+    """A line of a node about an attempt: it was taken or dropped (a submission), begins, or a report."""
+
+    key: Key
+    node: Node
+    taken: str = ""
+    dropped: str = ""
+    report: Line | None = None
+    born: float = 0.0
+
+
+class Node:
+    """The records of one node, that is of one launcher."""
+
+    def __init__(self, folder: str, token: str) -> None:
+        self.token = token
+        self.folder = os.path.join(folder, wire.FOLDER, token)
+        self.author: Author | None = None
+        self.ends: set[Key] = set()
+        self._identity: Identity | None = None
+        self._spool = Tail(os.path.join(self.folder, token + SUFFIX))
+        self._taken = Tail(os.path.join(self.folder, files.TAKEN))
+        self._seen_beat = -1.0
+        self._seen_at = time.monotonic()
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who it is; None until it has written that."""
+        if self._identity is None:
+            try:
+                with open(os.path.join(self.folder, files.NODE), "rb") as file:
+                    self._identity = msgspec.json.decode(file.read(), type=Identity)
+            except (FileNotFoundError, msgspec.MsgspecError):
+                return None
+        return self._identity
+
+    def has_grown(self) -> bool:
+        """Has it written more?"""
+        return self._spool.has_grown() or self._taken.has_grown()
+
+    def read(self) -> Iterator[Happening]:
+        """What it has written since the last call; what it takes before what becomes of that."""
+        taken = self._taken.read()
+        for line in taken:
+            words = line.split()
+            kind, key, submission = words[0], wire.decode_attempt(words), words[3].decode()
+            if kind == files.TAKES:
+                yield Happening(key, self, taken=submission)
+            else:
+                yield Happening(key, self, dropped=submission)
+        for line in self._spool.read():
+            words = line.split()
+            if words[0] == wire.HEADER:
+                # The same header as that of a local spool, but for its version.
+                assert words[1] == CHECKED_VERSION
+                plain = b" ".join([words[0], b"%d" % wire.VERSION, *words[2:]])
+                self.author = recovery.decode_author(plain)
+            elif words[0] == wire.BEGINS:
+                yield Happening(wire.decode_attempt(words), self)
+            elif words[0] == wire.STARTED:
+                started = wire.read_started(words)
+                report = replace(started, log=self._place(started.log))
+                yield Happening(wire.decode_attempt(words), self, report=report, born=wire.decode_born(words))
+            elif words[0] in wire.ABOUT_ATTEMPTS:
+                end = wire.read_end(words)
+                if isinstance(end, Ended):
+                    end = replace(end, log=self._place(end.log))
+                self.ends.add((end.job, end.attempt))
+                yield Happening(wire.decode_attempt(words), self, report=end)
+
+    def _place(self, log: LogRange) -> LogRange:
+        """A log range of the launcher, whose segments are in the folder of the node."""
+        if not log.segment:
+            return log
+        return replace(log, segment=f"{wire.FOLDER}/{self.token}/{os.path.basename(log.segment)}")
+
+    def fate(self) -> str:
+        """Why the node ended its attempts; empty if nothing made it."""
+        try:
+            with open(os.path.join(self.folder, files.FATE)) as file:
+                return file.read(1000)
+        except FileNotFoundError:
+            return ""
+
+    def is_gone(self) -> bool:
+        """Can nothing that this node has go on, or be written by it?"""
+        identity = self.identity
+        if identity is None:
+            return self._is_silent()
+        if identity.is_here():
+            is_alive = self.author is not None and recovery.is_alive(self.author)
+            return not is_alive and identity.agent() is None
+        if identity.host == os.uname().nodename:
+            # The machine has started again since.
+            return True
+        return self._is_silent()
+
+    def is_lonely(self) -> bool:
+        """Does its launcher run on this machine without an agent, so that no order reaches it?"""
+        identity = self.identity
+        return identity is not None and identity.is_here() and identity.agent() is None
+
+    def _is_silent(self) -> bool:
+        """Has it given no sign of life for long? By this machine's clock, as those of others may differ."""
+        try:
+            beat = os.stat(os.path.join(self.folder, files.NODE)).st_mtime
+        except OSError:
+            beat = 0.0
+        if beat != self._seen_beat:
+            self._seen_beat, self._seen_at = beat, time.monotonic()
+        return time.monotonic() - self._seen_at > SILENT_SECONDS_MAX
+
+    def end_leftovers(self, keys: dict[Key, tuple[int, float] | None]) -> None:
+        """End what a node on this machine left of these attempts: their leaders and when those were born."""
+        identity = self.identity
+        if identity is not None and identity.is_here():
+            tags = {
+                processes.attempt_tag(self.token.encode(), wire.key_of(*key)): leader for key, leader in keys.items()
+            }
+            processes.end_orphans(tags)
+
+
+class Nodes:
+    """All nodes of an epoch."""
+
+    def __init__(self, folder: str) -> None:
+        self._epoch_folder = folder
+        self._folder = os.path.join(folder, wire.FOLDER)
+        self.known: dict[str, Node] = {}
+
+    def look(self) -> None:
+        """Find nodes that are new."""
+        for name in os.listdir(self._folder):
+            if name not in self.known and os.path.isdir(os.path.join(self._folder, name)):
+                self.known[name] = Node(self._epoch_folder, name)
+
+    def has_grown(self) -> bool:
+        """Has a node written more, or come up?"""
+        count = len(self.known)
+        self.look()
+        return len(self.known) > count or any(node.has_grown() for node in list(self.known.values()))
+
+    def read(self) -> Iterator[Happening]:
+        """What all nodes have written since the last call."""
+        self.look()
+        for node in list(self.known.values()):
+            yield from node.read()

@@ -1,0 +1,244 @@
+"""Pools of blocks: one of Parsl's HighThroughputExecutors for each shape of steps.
+
+A pool starts blocks while there is work for more, and ends those that have been idle. Parsl is imported when the first
+pool starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from resile.executors.contract import Share
+from resile.executors.parsl.node import files
+from resile.model.executor import ExecutorSettings
+
+if TYPE_CHECKING:
+    from parsl.executors import HighThroughputExecutor
+
+# What a worker of Parsl executes: it hands the task to the agent of its node, and waits.
+_TASK = b"""
+import os, socket
+with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as agent:
+    agent.connect(os.environ["RESILE_NODE_SOCKET"])
+    agent.sendall(len(task).to_bytes(8, "big") + task)
+    if agent.recv(1) != b"1":
+        raise ConnectionError("the agent of the node is gone")
+"""
+HEARTBEAT_SECONDS = 5
+HEARTBEAT_SECONDS_MAX = 30
+AGAIN_SECONDS = 1.0
+AGAIN_SECONDS_MAX = 30.0
+
+
+class Shape(Struct, frozen=True):
+    """What an attempt asks of a node; attempts of one shape share a pool."""
+
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    gpus: int = 0
+    walltime_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """The shape in words."""
+        parts = [
+            f"{self.cpus:g} CPUs" if self.cpus else "",
+            f"{self.memory_bytes >> 20} MiB" if self.memory_bytes else "",
+        ]
+        parts += [
+            f"{self.gpus} GPUs" if self.gpus else "",
+            f"{self.walltime_seconds:g} s" if self.walltime_seconds else "",
+        ]
+        return ", ".join(filter(None, parts)) or "no request"
+
+
+NO_SHAPE = Shape()
+
+
+def shape_of(settings: ExecutorSettings, share: Share, time_limit_seconds: float) -> Shape:
+    """The shape of an attempt: on this machine all have the same; a longer time limit than that of blocks counts."""
+    if settings.provider == "local":
+        return NO_SHAPE
+    longer = time_limit_seconds if time_limit_seconds > settings.walltime_seconds else 0.0
+    return Shape(share.cpus, share.memory_bytes, share.gpus, longer)
+
+
+class Block(Struct):
+    """One block: since when it was wanted, and the job of the batch system."""
+
+    id: str
+    job: str
+    asked_at: float
+    has_come: bool = False
+
+
+class Pool:
+    """The blocks of one shape."""
+
+    def __init__(
+        self,
+        index: int,
+        shape: Shape,
+        settings: ExecutorSettings,
+        *,
+        folder: str,
+        run_folder: str,
+        make_provider: Callable[[Shape], Any],
+    ) -> None:
+        """`folder` is that of the epoch, `run_folder` the place of Parsl's own files."""
+        self.index = index
+        self.shape = shape
+        self.settings = settings
+        self.blocks: dict[str, Block] = {}
+        # How many tasks Parsl has.
+        self.tasks = 0
+        # Why the last block could not be asked for, or what is known of one that does not come.
+        self.problem = ""
+        # Since when there is work and no block that has come.
+        self.stuck_since = 0.0
+        self._folder = folder
+        self._run_folder = os.path.join(run_folder, f"pool-{index}")
+        self._make_provider = make_provider
+        self._executor: HighThroughputExecutor | None = None
+        self._again_at = 0.0
+        self._again_seconds = AGAIN_SECONDS
+
+    @property
+    def is_open(self) -> bool:
+        """May tasks be submitted?"""
+        return self._executor is not None
+
+    def open(self) -> None:
+        """Start Parsl's executor; its interchange dies with this process."""
+        from parsl.executors import HighThroughputExecutor
+        from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD
+
+        settings = self.settings
+        own = os.path.join(self._run_folder, "scripts")
+        os.makedirs(own, 0o700, exist_ok=True)
+        provider = self._make_provider(self.shape)
+        provider.script_dir = own
+        programs = sysconfig.get_path("scripts")
+        archive = os.path.join(self._folder, files.CLUSTER, files.ARCHIVE)
+        workers = settings.workers_per_node
+        agent = " ".join(map(_quote, (sys.executable, "-S", "-E", archive, self._folder, str(self.index))))
+        threshold = max(2 * HEARTBEAT_SECONDS, min(HEARTBEAT_SECONDS_MAX, int(settings.idle_seconds)))
+        command = (
+            f"{agent} {{{{block_id}}}} {workers} {self._seconds_of_block():g} {_quote(programs)}/{DEFAULT_LAUNCH_CMD}"
+        )
+        executor = HighThroughputExecutor(
+            label=f"pool-{self.index}",
+            provider=provider,
+            launch_cmd=command,
+            interchange_launch_cmd=["setpriv", "--pdeathsig", "KILL", os.path.join(programs, "interchange.py")],
+            address=settings.address or ("127.0.0.1" if settings.provider == "local" else None),
+            max_workers_per_node=workers,
+            cores_per_worker=1e-9,
+            prefetch_capacity=workers,
+            heartbeat_period=HEARTBEAT_SECONDS,
+            heartbeat_threshold=threshold,
+            block_error_handler=False,
+            encrypted=True,
+        )
+        executor.run_id = os.path.basename(self._run_folder)
+        executor.run_dir = self._run_folder
+        executor.start()
+        self._executor = executor
+
+    def _seconds_of_block(self) -> float:
+        """After which time a node ends what it runs, because its allocation is about to end; 0 for never."""
+        if self.settings.provider == "local":
+            return 0.0
+        walltime = self.shape.walltime_seconds or self.settings.walltime_seconds
+        return max(0.0, walltime - self.settings.grace_seconds)
+
+    def submit(self, task: bytes) -> Future[None]:
+        """Submit a task for the agent of a node."""
+        assert self._executor is not None
+        context = {"task_executor": {"f": "builtins.exec", "a": ({"task": task},)}}
+        future: Future[None] = self._executor.submit_payload(context, _TASK)
+        return future
+
+    # --- blocks
+
+    def tend(self, work: int, now: float) -> None:
+        """Have as many blocks as `work` attempts need: ask for more, or end idle ones."""
+        assert self._executor is not None
+        settings = self.settings
+        self._executor.poll_facade()
+        status = self._executor.status_facade
+        for name in [name for name in self.blocks if name not in status or status[name].terminal]:
+            block = self.blocks.pop(name)
+            if not block.has_come:
+                self._note_problem(_message_of(status.get(name)), now)
+        for name in self._executor.connected_blocks():
+            if name in self.blocks:
+                self.blocks[name].has_come = True
+                self._again_seconds = AGAIN_SECONDS
+        slots = settings.nodes_per_block * settings.workers_per_node
+        wanted = min(settings.blocks_max, max(settings.blocks_min, -(-work // slots)))
+        if len(self.blocks) < wanted and now >= self._again_at:
+            self._ask(wanted - len(self.blocks), now)
+        elif len(self.blocks) > wanted:
+            self._executor.scale_in_facade(len(self.blocks) - wanted, max_idletime=settings.idle_seconds)
+        if not work or any(block.has_come for block in self.blocks.values()):
+            self.stuck_since = 0.0
+        elif not self.stuck_since:
+            self.stuck_since = now
+
+    def _ask(self, count: int, now: float) -> None:
+        """Ask the batch system for blocks."""
+        assert self._executor is not None
+        for name in self._executor.scale_out_facade(count):
+            self.blocks[name] = Block(name, str(self._executor.blocks_to_job_id[name]), now)
+        if not self.blocks:
+            failed = [one for one in self._executor.status_facade.values() if one.terminal and one.message]
+            self._note_problem(_message_of(failed[-1]) if failed else "", now)
+
+    def _note_problem(self, text: str, now: float) -> None:
+        """A block did not come: try again, later each time."""
+        self.problem = text or self.problem
+        self._again_at = now + self._again_seconds
+        self._again_seconds = min(2 * self._again_seconds, AGAIN_SECONDS_MAX)
+
+    def jobs(self) -> list[str]:
+        """The jobs of the batch system that are this pool's."""
+        return [block.job for block in self.blocks.values()]
+
+    def close(self, *, cancel: bool) -> None:
+        """Stop Parsl's executor; with `cancel` end the blocks, which otherwise go on with what they have."""
+        if self._executor is None:
+            return
+        if cancel:
+            running = [job for name, job in self._executor.blocks_to_job_id.items() if name in self.blocks]
+            if running:
+                assert self._executor.provider is not None
+                self._executor.provider.cancel(running)
+        self._executor.shutdown()
+        self._executor = None
+
+
+def _message_of(status: Any) -> str:
+    """What Parsl knows about a block that ended, in one line."""
+    text = " ".join(str(status.message or "").split()) if status is not None else ""
+    tail = " ".join(str(getattr(status, "stderr_summary", None) or "").split())
+    return f"{text} {tail}".strip()[:500]
+
+
+def _quote(text: str) -> str:
+    """A word of a command that Parsl formats twice."""
+    import shlex
+
+    return shlex.quote(text).replace("{", "{{{{").replace("}", "}}}}")
+
+
+def now() -> float:
+    """The clock of blocks."""
+    return time.monotonic()

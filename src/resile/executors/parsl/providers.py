@@ -1,0 +1,119 @@
+"""Parsl's providers: how blocks come to this machine, and through batch systems."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from resile.model.executor import ExecutorSettings
+
+if TYPE_CHECKING:
+    from resile.executors.parsl.pools import Shape
+
+
+def provider_maker(settings: ExecutorSettings, run: int, label: str, first: int) -> Callable[[Shape], Any]:
+    """What makes a provider for a shape; blocks are named `resile-RUN-N`, with N from `first` on."""
+    numbers = itertools.count(first)
+
+    def make(shape: Shape) -> Any:
+        return _MAKERS[settings.provider](settings, shape, run, label, numbers)
+
+    return make
+
+
+def _walltime(seconds: float) -> str:
+    whole = math.ceil(seconds)
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _local(settings: ExecutorSettings, _shape: Shape, _run: int, _label: str, _numbers: Iterator[int]) -> Any:
+    """Blocks on this machine."""
+    from parsl.providers import LocalProvider
+
+    return LocalProvider(init_blocks=0, max_blocks=settings.blocks_max, worker_init=settings.worker_init)
+
+
+def _slurm(settings: ExecutorSettings, shape: Shape, run: int, label: str, numbers: Iterator[int]) -> Any:
+    """Blocks that Slurm starts, each an allocation of its own."""
+    from parsl.launchers import SimpleLauncher, SrunLauncher
+    from parsl.providers import SlurmProvider
+
+    nodes = settings.nodes_per_block
+    workers = settings.workers_per_node
+    options = [f"#SBATCH --comment={label}", "#SBATCH --no-requeue"]
+    if shape.memory_bytes:
+        # The agent and Parsl's own processes need some, too.
+        options.append(f"#SBATCH --mem={math.ceil(shape.memory_bytes * workers / 2**20) + OWN_MIB}M")
+    if shape.gpus:
+        options.append(f"#SBATCH --gpus-per-node={shape.gpus * workers}")
+
+    class NamedProvider(SlurmProvider):  # type: ignore[misc]
+        """Names its jobs `resile-RUN-N`."""
+
+        scheduler_options: str
+
+        def submit(self, command: str, tasks_per_node: int, job_name: str = "") -> Any:
+            del job_name
+            name = f"resile-{run}-{next(numbers)}"
+            before: str = self.scheduler_options
+            # Of two directives the later one counts.
+            self.scheduler_options = f"{before}#SBATCH --job-name={name}\n"
+            try:
+                return super().submit(command, tasks_per_node, name)
+            finally:
+                self.scheduler_options = before
+
+    return NamedProvider(
+        partition=settings.partition or None,
+        account=settings.account or None,
+        qos=settings.qos or None,
+        nodes_per_block=nodes,
+        cores_per_node=math.ceil((shape.cpus or 1) * workers),
+        init_blocks=0,
+        max_blocks=settings.blocks_max,
+        walltime=_walltime(shape.walltime_seconds or settings.walltime_seconds),
+        scheduler_options="\n".join(options),
+        worker_init=settings.worker_init,
+        exclusive=False,
+        launcher=SrunLauncher() if nodes > 1 else SimpleLauncher(),
+        cmd_timeout=30,
+    )
+
+
+def _pbs(settings: ExecutorSettings, shape: Shape, _run: int, _label: str, _numbers: Iterator[int]) -> Any:
+    """Blocks that PBS starts."""
+    from parsl.providers import PBSProProvider
+
+    return PBSProProvider(
+        queue=settings.partition or None,
+        account=settings.account or None,
+        nodes_per_block=settings.nodes_per_block,
+        cpus_per_node=math.ceil((shape.cpus or 1) * settings.workers_per_node),
+        init_blocks=0,
+        max_blocks=settings.blocks_max,
+        walltime=_walltime(shape.walltime_seconds or settings.walltime_seconds),
+        worker_init=settings.worker_init,
+    )
+
+
+def _lsf(settings: ExecutorSettings, shape: Shape, _run: int, _label: str, _numbers: Iterator[int]) -> Any:
+    """Blocks that LSF starts."""
+    from parsl.providers import LSFProvider
+
+    return LSFProvider(
+        queue=settings.partition or None,
+        project=settings.account or None,
+        nodes_per_block=settings.nodes_per_block,
+        init_blocks=0,
+        max_blocks=settings.blocks_max,
+        walltime=_walltime(shape.walltime_seconds or settings.walltime_seconds)[:-3],
+        worker_init=settings.worker_init,
+        request_by_nodes=True,
+    )
+
+
+# What the agent, the launcher and Parsl's manager and workers need of a node's memory.
+OWN_MIB = 400
+_MAKERS = {"local": _local, "slurm": _slurm, "pbs": _pbs, "lsf": _lsf}

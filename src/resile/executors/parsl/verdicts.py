@@ -1,0 +1,85 @@
+"""How attempts end that no launcher saw end: by their node, and by what the batch system says of it."""
+
+from __future__ import annotations
+
+from errno import EINVAL, ETIMEDOUT
+
+from msgspec.structs import replace
+
+from resile.executors.contract import Ended, Launch, Lost, Report, Withdrawn
+from resile.executors.parsl import slurm
+from resile.executors.parsl.node import files
+from resile.executors.parsl.nodes import Key, Node
+from resile.model.failure import LogRange
+from resile.model.limits import size
+
+SIGKILL = 9
+# How often an attempt of a job may be preempted at no cost.
+PREEMPTIONS_MAX = 10
+_WORDS = {"timeout": "the allocation's time is over", "oom": "out of memory"}
+
+
+class Verdicts:
+    """Says how attempts ended, and counts how often those of each job were preempted."""
+
+    def __init__(self) -> None:
+        self._preemptions: dict[int, int] = {}
+
+    def of_ended(self, ended: Ended, node: Node) -> Report:
+        """The end of an attempt that its node ended; one that ended well before the allocation did costs nothing."""
+        key = ended.job, ended.attempt
+        if node.fate() != files.EXPIRES:
+            return self.of(key, node, ended.started_at, ended.at, ended.log)
+        if ended.wait_status == 0:
+            why = f"terminated: {files.EXPIRES}, and it ended with exit 0"
+            return Withdrawn(*key, ended.at, started=True, why=why)
+        return replace(ended, reason="timeout", evidence=f"{_WORDS['timeout']}: {name_of(node)}, {files.EXPIRES}")
+
+    def of(self, key: Key, node: Node, started_at: float, at: float, log: LogRange | None) -> Report:
+        """The end of an attempt that ended with its node."""
+        identity = node.identity
+        if identity is None or not identity.allocation:
+            fate = node.fate() or "its block died while it ran"
+            return Lost(*key, at, f"{name_of(node)}: {fate}", log)
+        found = slurm.wait_for_end(identity.allocation)
+        if found is None:
+            return Lost(*key, at, f"Slurm no longer knows the allocation {identity.allocation} in which it ran", log)
+        kind = slurm.kind_of(found)
+        if kind in _WORDS:
+            place, began = log or LogRange(""), started_at or at
+            return Ended(*key, began, at, SIGKILL, 0.0, 0, place, kind, evidence=f"{_WORDS[kind]}: {found}")
+        if kind == "preempted":
+            times = self._preemptions[key[0]] = self._preemptions.get(key[0], 0) + 1
+            if times <= PREEMPTIONS_MAX:
+                return Withdrawn(*key, at, started=True, why=f"preempted: {found}")
+            return Lost(*key, at, f"preempted {times} times: {found}", log)
+        return Lost(*key, at, str(found), log)
+
+
+def name_of(node: Node) -> str:
+    """The name of a node, for people."""
+    identity = node.identity
+    return identity.node if identity is not None else "a node"
+
+
+def missing(key: Key, at: float, in_doubt: bool) -> Report:
+    """An attempt of which no node has a record."""
+    return Lost(*key, at, "the records of its node are gone") if in_doubt else Withdrawn(*key, at)
+
+
+def refusal_of(launch: Launch, at: float) -> Ended:
+    """The end of an attempt with a NUL in an argument: no process can get one."""
+    return Ended(launch.job, launch.attempt, at, at, 0, 0.0, 0, LogRange(""), "", EINVAL, "exec")
+
+
+def with_memory(ended: Ended, limit_bytes: int) -> Ended:
+    """The end of an attempt that used more memory than it may, with both numbers."""
+    if ended.reason != "oom" or not limit_bytes:
+        return ended
+    used = size(max(ended.rss_bytes_max, limit_bytes))
+    return replace(ended, evidence=f"out of memory: it used {used}, `resources.memory` is {size(limit_bytes)}")
+
+
+def never_started(key: Key, at: float, why: str) -> Ended:
+    """The end of an attempt for which no block came."""
+    return Ended(*key, at, at, 0, 0.0, 0, LogRange(""), "", ETIMEDOUT, "exec", evidence=why)

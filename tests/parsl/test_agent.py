@@ -1,0 +1,163 @@
+"""The agent of a node, without Parsl: it takes attempts, starts each once, obeys orders and the fence, and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from resile.executors.contract import Ended, Launch, Started, Withdrawn
+from resile.executors.fence import Fence
+from resile.executors.parsl.archive import write_archive
+from resile.executors.parsl.node import files
+from resile.executors.parsl.nodes import Happening, Nodes
+from resile.executors.parsl.tasks import encode_config, encode_task
+from tests.parsl.cluster_runs import wait_for
+
+
+class Bench:
+    """An agent whose manager only says where the agent listens, and waits."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "launcher").mkdir()
+        (folder / "cluster").mkdir()
+        archive = folder / "cluster" / "node.pyz"
+        write_archive(str(archive))
+        self.fence = Fence(str(folder), 5, lambda: None)
+        manager = f"echo $RESILE_NODE_SOCKET > {folder}/address; exec sleep 1000"
+        words = [sys.executable, "-S", "-E", str(archive), str(folder), "0", "0", "2", "0", "sh", "-c", manager]
+        self.agent = subprocess.Popen(words)
+        address = folder / "address"
+        wait_for("the agent listens", lambda: address.exists() and address.read_text().endswith("\n"))
+        self.address = address.read_text().strip()
+        self.nodes = Nodes(str(folder))
+        self.seen: list[Happening] = []
+        self.config = encode_config("label", self.fence, 0.0, b"/", str(folder), (), dict(os.environb))
+
+    def submit(self, submission: str, *launches: Launch) -> socket.socket:
+        """Hand attempts in as a worker of Parsl does."""
+        task = encode_task(self.config, submission, launches)
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        client.settimeout(60)
+        client.connect(self.address)
+        client.sendall(len(task).to_bytes(8, "big") + task)
+        return client
+
+    def order(self, line: bytes) -> None:
+        """Write an order."""
+        files.append(str(self.folder / "cluster" / "orders"), [line])
+
+    def reports(self, kind: type) -> list[Happening]:
+        """All reports of one kind so far."""
+        self.seen += self.nodes.read()
+        return [one for one in self.seen if isinstance(one.report, kind)]
+
+    def dropped(self) -> list[str]:
+        """The submissions that the node did not start."""
+        self.seen += self.nodes.read()
+        return [one.dropped for one in self.seen if one.dropped]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """An agent, which is ended with the test."""
+    found = Bench(tmp_path)
+    yield found
+    found.agent.terminate()
+    assert found.agent.wait(60) == 0
+
+
+def launch_of(job: int, command: str, attempt: int = 1) -> Launch:
+    """An attempt that runs a shell command."""
+    return Launch(job, attempt, (b"sh", b"-c", command.encode()), grace_seconds=1.0)
+
+
+def test_attempts_of_a_task_run_and_the_worker_is_told(bench: Bench) -> None:
+    """The worker gets its word after all attempts have ended; the spool says how."""
+    client = bench.submit("5.1", launch_of(1, "exit 0"), launch_of(2, "exit 3"))
+    assert client.recv(1) == b"1"
+    ended = {one.key: one.report.wait_status >> 8 for one in bench.reports(Ended) if isinstance(one.report, Ended)}
+    assert ended == {(1, 1): 0, (2, 1): 3}
+
+
+def test_an_attempt_that_runs_is_not_started_again(bench: Bench) -> None:
+    """A second task with the same attempt is refused; the first goes on."""
+    first = bench.submit("5.1", launch_of(1, f"echo x >> {bench.folder}/starts; sleep 1000"))
+    wait_for("it runs", lambda: bench.reports(Started))
+    second = bench.submit("5.2", launch_of(1, f"echo x >> {bench.folder}/starts"))
+    assert second.recv(1) == b"1"
+    assert bench.dropped() == ["5.2"]
+    bench.order(b"K 1 1 5.1")
+    assert first.recv(1) == b"1"
+    assert (bench.folder / "starts").read_text() == "x\n"
+    assert [one.report.reason for one in bench.reports(Ended) if isinstance(one.report, Ended)] == ["killed"]
+
+
+def test_what_was_given_up_never_starts(bench: Bench) -> None:
+    """A node that takes a submission after the order reads the order before it starts anything."""
+    bench.order(b"K 1 1 5.1")
+    assert bench.submit("5.1", launch_of(1, f"touch {bench.folder}/ran")).recv(1) == b"1"
+    assert bench.dropped() == ["5.1"]
+    assert not (bench.folder / "ran").exists()
+    assert bench.submit("5.2", launch_of(1, f"touch {bench.folder}/ran")).recv(1) == b"1"
+    assert (bench.folder / "ran").exists()
+
+
+def test_nothing_starts_behind_a_closed_fence(bench: Bench) -> None:
+    """Once a newer engine has the run, an older one starts nothing."""
+    Fence(str(bench.folder), 6, lambda: None)
+    assert bench.submit("5.1", launch_of(1, f"touch {bench.folder}/ran")).recv(1) == b"1"
+    assert bench.dropped() == ["5.1"]
+    assert not (bench.folder / "ran").exists()
+
+
+def test_a_worker_that_dies_leaves_its_attempt(bench: Bench) -> None:
+    """The connection of a worker ends; its attempt goes on to its end."""
+    client = bench.submit("5.1", launch_of(1, f"until test -e {bench.folder}/go; do sleep 0.05; done"))
+    wait_for("it runs", lambda: bench.reports(Started))
+    client.close()
+    (bench.folder / "go").touch()
+    assert len(wait_for("it ends", lambda: bench.reports(Ended))) == 1
+
+
+def test_a_launcher_that_dies_is_replaced(bench: Bench) -> None:
+    """Its attempt is lost and its processes end; what it had not begun is withdrawn; the next task runs."""
+    task = bench.submit("5.1", *(launch_of(job, "sleep 1000") for job in (1, 2, 3)))
+    started = wait_for("two run", lambda: len(found := bench.reports(Started)) == 2 and found)
+    node = started[0].node
+    assert node.author is not None
+    os.kill(node.author.pid, signal.SIGKILL)
+    assert task.recv(1) == b"1"
+    bench.reports(Withdrawn)
+    last = {one.key: type(one.report).__name__ for one in bench.seen if one.report is not None}
+    assert last == {(1, 1): "Lost", (2, 1): "Lost", (3, 1): "Withdrawn"}
+    assert bench.submit("5.2", launch_of(3, "exit 0")).recv(1) == b"1"
+
+
+def test_sigterm_ends_the_attempts_and_says_so(bench: Bench) -> None:
+    """An allocation that ends takes its attempts with it, and the node's folder has the reason."""
+    bench.submit("5.1", launch_of(1, "sleep 1000"))
+    started = wait_for("it runs", lambda: bench.reports(Started))
+    bench.agent.send_signal(signal.SIGTERM)
+    assert bench.agent.wait(60) == 0
+    assert len(bench.reports(Ended)) == 1
+    assert "SIGTERM" in started[0].node.fate()
+
+
+def test_a_damaged_line_is_passed_over(bench: Bench) -> None:
+    """A line of the spool whose checksum is wrong counts as not written."""
+    assert bench.submit("5.1", launch_of(1, "exit 0")).recv(1) == b"1"
+    path = next((bench.folder / "launcher").glob("*/*.spool"))
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"E 1 1", b"E 1 2"))
+    assert not bench.reports(Ended)
+    path.write_bytes(whole)
+    bench.nodes = Nodes(str(bench.folder))
+    assert len(bench.reports(Ended)) == 1

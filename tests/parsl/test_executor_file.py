@@ -1,0 +1,146 @@
+"""The file of `--executor`: what it says becomes settings, and what it can't mean is refused with its place."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from resile.commands.load import compile_workflow
+from resile.commands.start.on_cluster import cluster_capacity, place_on_cluster, shapes_of
+from resile.dialects.compile import compile_text
+from resile.dialects.executor_file import read_executor_file
+from resile.dialects.native.writer.document import emit
+from resile.errors import ResileError
+from resile.model.executor import ExecutorSettings
+
+WHOLE = """
+[executor]
+kind = "parsl"
+provider = "slurm"
+account = "proj"
+partition = "short"
+walltime = "01:30:00"
+nodes_per_block = 2
+blocks_min = 1
+blocks_max = 4
+workers_per_node = 3
+idle = "2m"
+queue_limit = "1h"
+grace = "30s"
+directory = "/scratch/proj"
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    """A file with this text; its path."""
+    path = folder / "cluster.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_every_key_has_a_meaning(tmp_path: Path) -> None:
+    """A file with all keys becomes settings; durations are seconds."""
+    assert read_executor_file(written(tmp_path, WHOLE)) == ExecutorSettings(
+        directory="/scratch/proj",
+        provider="slurm",
+        account="proj",
+        partition="short",
+        walltime_seconds=5400.0,
+        nodes_per_block=2,
+        blocks_min=1,
+        blocks_max=4,
+        workers_per_node=3,
+        idle_seconds=120.0,
+        queue_limit_seconds=3600.0,
+        grace_seconds=30.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "hint"),
+    [
+        ('[executor]\nkind = "parsl"\ndirectory = "/x"\npartitoin = "a"\n', 4, 1, "partition"),
+        ('[executor]\nkind = "parsl"\ndirectory = "/x"\nprovider = "slrum"\n', 4, 1, "slurm"),
+        ('[executor]\nkind = "parsl"\ndirectory = "/x"\nidle = "soon"\n', 4, 1, "30s"),
+        ('[executor]\nkind = "parsl"\ndirectory = "/x"\naccount = "a b; c"\n', 4, 1, ""),
+        ('[executor]\nkind = "parsl"\n', 1, 2, "directory"),
+        ('[executor]\ndirectory = "/x"\n', 1, 2, "parsl"),
+        ('[executer]\nkind = "parsl"\n', 1, 2, "executor"),
+        ('[executor]\nkind = "parsl\n', 2, 14, "TOML"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, text: str, line: int, column: int, hint: str) -> None:
+    """An error names the file, line and column, and what is meant."""
+    path = written(tmp_path, text)
+    with pytest.raises(ResileError) as refused:
+        read_executor_file(path)
+    assert refused.value.where == f"{path}:{line}:{column}"
+    assert hint in refused.value.hint
+
+
+def test_a_native_file_says_the_same(tmp_path: Path) -> None:
+    """`executor` in a native file means what the TOML file means, and is written back."""
+    path = tmp_path / "flow.yaml"
+    path.write_text(
+        "resile: 1\nexecutor: {kind: parsl, directory: shared, walltime: '00:10:00', workers_per_node: 2}\n"
+        "steps: [{name: a, shell: 'true'}]\n"
+    )
+    workflow = compile_workflow(str(path))
+    assert workflow.executor == ExecutorSettings(directory="shared", walltime_seconds=600.0, workers_per_node=2)
+    again = compile_text(emit(workflow).encode(), file="again.yaml", folder=str(tmp_path)).workflow
+    assert again is not None
+    assert again.executor == workflow.executor
+
+
+def test_a_child_has_no_executor_of_its_own(tmp_path: Path) -> None:
+    """Only the outermost file says where attempts run."""
+    text = (
+        "resile: 1\nsteps:\n  a:\n    workflow:\n      executor: {kind: parsl, directory: x}\n"
+        "      steps: [{name: b, shell: 'true'}]\n"
+    )
+    found = compile_text(text.encode(), file="flow.yaml", folder=str(tmp_path))
+    assert [(one.code, one.line) for one in found.diagnostics] == [("conflict", 5)]
+
+
+def test_steps_of_different_shapes_have_pools_of_their_own(tmp_path: Path) -> None:
+    """Equal requests share a pool; more than eight shapes are refused, and named."""
+    steps = "".join(
+        f"  s{number}: {{shell: 'true', resources: {{memory: {number % 9 + 1}g}}}}\n" for number in range(10)
+    )
+    path = tmp_path / "flow.yaml"
+    path.write_text(f"resile: 1\nsteps:\n{steps}")
+    workflow = compile_workflow(str(path))
+    local = written(tmp_path, '[executor]\nkind = "parsl"\ndirectory = "d"\nworkers_per_node = 2\nblocks_max = 3\n')
+    placed = place_on_cluster(workflow, local)
+    assert len(shapes_of(placed)) == 1
+    assert cluster_capacity(placed, None).parallel == 6
+
+
+def test_more_than_eight_shapes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the shapes and their steps."""
+    for name in ("sbatch",):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    steps = "".join(f"  s{number}: {{shell: 'true', resources: {{memory: {number + 1}g}}}}\n" for number in range(9))
+    path = tmp_path / "flow.yaml"
+    path.write_text(f"resile: 1\nsteps:\n{steps}")
+    text = '[executor]\nkind = "parsl"\nprovider = "slurm"\ndirectory = "d"\n'
+    with pytest.raises(ResileError) as refused:
+        place_on_cluster(compile_workflow(str(path)), written(tmp_path, text))
+    assert refused.value.code == "too-many-shapes"
+    assert "9216 MiB (s8)" in refused.value.message
+
+
+def test_without_parsl_the_command_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the extra is missing nothing runs, and the hint has the command."""
+    monkeypatch.setitem(sys.modules, "parsl", None)
+    path = tmp_path / "flow.yaml"
+    path.write_text("resile: 1\nsteps: [{name: a, shell: 'true'}]\n")
+    text = '[executor]\nkind = "parsl"\ndirectory = "d"\n'
+    with pytest.raises(ResileError) as refused:
+        place_on_cluster(compile_workflow(str(path)), written(tmp_path, text))
+    assert refused.value.code == "not-installed"
+    assert "pip install 'resile[cluster]'" in refused.value.hint

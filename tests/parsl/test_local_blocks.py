@@ -1,0 +1,87 @@
+"""Runs on blocks of this machine: what steps see, what reaches them, and that nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.parsl.cluster_runs import Place, place, wait_for
+
+__all__ = ["place"]
+pytestmark = pytest.mark.slow
+
+
+def pid_in(path: Path) -> int:
+    """Wait until a step has written its process."""
+    return int(wait_for(f"{path.name} is written", lambda: path.exists() and path.read_text().strip()))
+
+
+def is_alive(pid: int) -> bool:
+    """Does a process run?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_steps_see_what_they_see_locally(place: Place) -> None:
+    """Environment, folder, output, values between steps and exit codes are those of a local run; nothing is left."""
+    done = place.run(
+        "resile: 1\nsteps:\n"
+        "  a: {shell: 'echo $RESILE_JOB_ID/$RESILE_ATTEMPT_ID/$RESILE_JOB_NAME; pwd; echo oops >&2'}\n"
+        "  b: {shell: 'echo ${steps.a.output}', needs: [a]}\n"
+        "  c: {shell: 'sleep 1000', timeout: 300ms, grace: 1s, needs: [b]}\n"
+    )
+    assert done.returncode == 1, done.stderr
+    assert place.call("logs", "1", "b").stdout.count(f"1/1/a\n{place.folder}") == 1
+    assert "oops" in place.call("logs", "1", "a", "--stderr").stdout
+    (failed,) = [one["data"] for one in place.events() if one["type"] == "attempt_failed"]
+    assert failed["kind"] == "timeout"
+    wait_for("no process of a block is left", lambda: not place.processes(), 10)
+
+
+def test_a_cancel_reaches_the_process(place: Place) -> None:
+    """`cancel` through the engine ends the step on its node, and the blocks end with the run."""
+    engine = place.start("resile: 1\nsteps:\n  a: {shell: 'echo $$ > pid; exec sleep 1000', grace: 1s}\n")
+    pid = pid_in(place.folder / "pid")
+    assert place.call("cancel", "1").returncode == 0
+    wait_for("the step has ended", lambda: not is_alive(pid))
+    out, err = engine.communicate(timeout=120)
+    assert engine.returncode == 3, (out, err)
+    wait_for("no process of a block is left", lambda: not place.processes(), 10)
+
+
+def test_a_resume_adopts_what_runs(place: Place) -> None:
+    """After kill -9 of the engine the step goes on; the next engine takes it over, and it ran once."""
+    text = "resile: 1\nsteps:\n  a: {shell: 'echo x >> starts; echo $$ > pid; until test -e go; do sleep 0.05; done'}\n"
+    engine = place.start(text)
+    pid = pid_in(place.folder / "pid")
+    engine.kill()
+    engine.communicate()
+    resumed = place.popen("resume", "1")
+    wait_for("it is adopted", lambda: any(one["type"] == "run_resumed" for one in place.events()))
+    assert is_alive(pid)
+    (place.folder / "go").touch()
+    out, err = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, (out, err)
+    assert (place.folder / "starts").read_text() == "x\n"
+    assert [one["data"] for one in place.events() if one["type"] == "attempt_lost"] == []
+    wait_for("no process of a block is left", lambda: not place.processes(), 10)
+
+
+def test_blocks_without_an_engine_end(place: Place) -> None:
+    """After kill -9 of the engine its blocks finish what they have, and then end by themselves."""
+    place.describe(provider="local", idle="5s")
+    engine = place.start("resile: 1\nsteps:\n  a: {shell: 'echo $$ > pid; until test -e go; do sleep 0.05; done'}\n")
+    pid_in(place.folder / "pid")
+    os.kill(engine.pid, signal.SIGKILL)
+    engine.communicate()
+    (place.folder / "go").touch()
+    wait_for("all blocks have ended", lambda: not place.processes())
+    done = place.call("resume", "1")
+    assert done.returncode == 0, done.stderr
+    started = [one["attempt"] for one in place.events() if one["type"] == "attempt_started" and one["step"] == "a"]
+    assert started == [1]
