@@ -12,7 +12,6 @@ from typing import Any
 
 from bench.cases import Bench, Figure, all_completed, compare, environment, reset
 from bench.measure import Sample, measure
-from bench.servers import is_full
 from bench.shapes import PARALLEL, Shape, write_native
 
 COUNT, COUNT_QUICK = 2_000, 200
@@ -21,7 +20,7 @@ BOUND = 1.5
 
 def through_parsl(bench: Bench) -> list[Figure]:
     """Many steps of `true` on one block of two workers: every transition on disk, against nothing on disk."""
-    count = COUNT if is_full(bench) else COUNT_QUICK
+    count = COUNT if bench.is_full else COUNT_QUICK
     shape = Shape("through-parsl", 1, count)
     root = Path(__file__).parent.parent
     samples: dict[str, list[Sample]] = {"resile": [], "bash_app": []}
@@ -46,7 +45,7 @@ def through_parsl(bench: Bench) -> list[Figure]:
             samples,
             "wall_seconds",
             "bash_app",
-            BOUND if is_full(bench) else 0.0,
+            BOUND if bench.is_full else 0.0,
             "resile",
         )
     ]

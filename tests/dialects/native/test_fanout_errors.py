@@ -50,7 +50,7 @@ def policy_findings(keys: str) -> list[str]:
         ("map: {input: [1], steps: [{shell: x}], distinct: a..b}",
          ["f:4:56: error: expected a field of the items, such as name or owner.id, not `a..b` [type]"]),
         ("map: {input: [1], steps: [{shell: x}], isolation: container}",
-         ["f:4:57: error: expected one of none, worktree, not `container` [type]"]),
+         ["f:4:57: error: expected one of none, worktree, auto, not `container` [type]"]),
         ("map: {input: [1], steps: [{shell: x}], isolation: worktree, branch: 'a b'}",
          ["f:4:75: error: expected the beginning of a branch's name: letters and digits, with `-`, `_` or `/`, not `a b` "
           "[type]"]),

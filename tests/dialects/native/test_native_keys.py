@@ -141,6 +141,11 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
              Capture("f", "stderr"), Capture("g", "exit_code"), Capture("h", "success"), Capture("j", "duration")),
         ),
     ],
+    ("a step", "reads"): [
+        (step_with("shell: x, reads: [f, 'g/${inputs.i}']").reads, ("f", "g/${inputs.i}")),
+        (step_with("shell: x, reads: f").reads, ("f",)),
+    ],
+    ("ir, of a step", "reads_data"): [(step_with("shell: x, ir: {reads_data: {d: [1]}}").reads_data, {"d": [1]})],
     ("a step", "outputs"): [
         (step_with("shell: x, outputs: [f, 'g/${inputs.i}']").outputs, ("f", "g/${inputs.i}")),
         (step_with("shell: x, outputs: f").outputs, ("f",)),

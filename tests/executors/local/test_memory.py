@@ -105,7 +105,7 @@ def slot_in(folder: Path, cgroup: Path | None = None, status: int = 0) -> Slot:
     """A slot whose attempt has ended with this wait status, used 10 MiB, and has that folder for its cgroup."""
     slot = Slot(0, os.fsencode(folder), b"token")
     slot.pid, slot.started, slot.memory_max, slot.reason = os.getpid(), 100.0, 50 * MIB, b""
-    slot.usage = (status, 1.5, 10 * MIB)
+    slot.usage = (status, 1.5, 10 * MIB, 7)
     slot.cgroup = b"" if cgroup is None else os.fsencode(cgroup)
     return slot
 
@@ -193,7 +193,7 @@ def test_what_a_cgroup_tells_of_an_attempt_that_ended(
     slot = slot_in(tmp_path, group, status)
     slot.reason = reason
     limits.close(slot)
-    assert (slot.reason, slot.usage) == (expected[0], (status, 1.5, expected[1]))
+    assert (slot.reason, slot.usage) == (expected[0], (status, 1.5, expected[1], 7))
     assert (slot.cgroup, limits.left) == (b"", [os.fsencode(group)])
     for file in group.iterdir():
         file.unlink()

@@ -43,7 +43,7 @@ def watch(folder: Path, besides: str = "") -> LocalExecutor:
         directory=os.fsencode(folder),
         fence=Fence(str(folder), 1, lambda: None),
         starts=False,
-        server=besides,
+        besides=(besides,),
     )
 
 
@@ -68,7 +68,7 @@ def test_a_run_knows_the_servers_that_drove_it(tmp_path: Path) -> None:
         more.write(b"x /srv/c\n12")
     assert servers_of(str(tmp_path)) == {"/srv/a b": PROFILE, "/srv/\udce9": PROFILE}
     file.write_bytes(file.read_bytes() + b" /srv/d\n")
-    assert servers_of(str(tmp_path), "/srv/a b") == {"/srv/\udce9": PROFILE, "/srv/d": 12}
+    assert servers_of(str(tmp_path), ("/srv/a b",)) == {"/srv/\udce9": PROFILE, "/srv/d": 12}
 
 
 def test_the_end_of_an_attempt_is_found_in_the_spool_of_its_launcher(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from itertools import count
 from threading import Thread
 from typing import TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from resile.core.events import Capacity
@@ -31,6 +30,7 @@ from resile.engine.clock import clock_of
 from resile.engine.host.driven import DrivenRun
 from resile.engine.host.errands import Errands
 from resile.engine.host.opening import Opening, Redrive, open_run
+from resile.engine.host.statistics import Statistics
 from resile.engine.host.workers import Workers
 from resile.engine.journal import Journal
 from resile.engine.loop import Listener
@@ -63,19 +63,6 @@ AGAIN_SECONDS = 30.0
 
 Log = Callable[[str], None]
 T = TypeVar("T")
-
-
-class Statistics(Struct):
-    """What a host has done, and does now."""
-
-    driven: int = 0
-    running: int = 0
-    waiting: int = 0
-    slots: int = 0
-    taken: int = 0
-    ended: int = 0
-    lease_losses: int = 0
-    workers: int = 0
 
 
 class Host:

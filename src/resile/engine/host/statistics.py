@@ -1,0 +1,18 @@
+"""The numbers of a host, for its metrics."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Statistics(Struct):
+    """What a host has done, and does now."""
+
+    driven: int = 0
+    running: int = 0
+    waiting: int = 0
+    slots: int = 0
+    taken: int = 0
+    ended: int = 0
+    lease_losses: int = 0
+    workers: int = 0
