@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from resile.errors import ResileError
 from resile.model.nested import steps_with_inner_workflows, steps_within
 from resile.model.workflow import Child, FanOut, Step, Workflow
 
@@ -20,10 +21,22 @@ def settle_isolation(workflow: Workflow, directory: str) -> tuple[Workflow, bool
     inner = steps_within(steps_with_inner_workflows((*workflow.steps, workflow.end)))
     if not any(isinstance(step.action, FanOut) and step.action.isolation == "auto" for step in inner):
         return workflow, False
-    from resile.engine.actions.git import head_of
-
-    is_in_checkout = bool(head_of(directory))
+    is_in_checkout = _is_in_checkout(directory)
     return _decide(workflow, is_in_checkout), is_in_checkout
+
+
+def _is_in_checkout(directory: str) -> bool:
+    """Is a folder in a git checkout that has a commit? Raises ResileError if git is there and gives no answer."""
+    from shutil import which
+
+    if which("git") is None:
+        return False
+    from resile.engine.actions.git import NoAnswer, find_head
+
+    try:
+        return bool(find_head(directory))
+    except NoAnswer as problem:
+        raise ResileError("git", f"it is not known whether items need worktrees: {problem}", where=directory) from None
 
 
 def _decide(workflow: Workflow, is_in_checkout: bool) -> Workflow:

@@ -8,11 +8,28 @@ from resile.languages.waiting import waiting
 GIT_SECONDS_MAX = 30.0
 
 
-def head_of(directory: str) -> str:
-    """The commit that a folder's repository has checked out, empty before the first.
+class NoAnswer(Exception):
+    """Git can't be run, or gives no answer."""
 
-    The loop goes on meanwhile (engine/evaluation/beside.py). Raises ValueRefused outside a repository, and where git
-    gives no answer.
+
+def head_of(directory: str) -> str:
+    """The commit that the repository of a step has checked out, empty before the first.
+
+    Raises ValueRefused outside a repository, and where git gives no answer.
+    """
+    try:
+        head = find_head(directory)
+    except NoAnswer as problem:
+        raise ValueRefused(f"commit_required: {problem}") from None
+    if head is None:
+        raise ValueRefused("commit_required: the step does not run inside a git repository")
+    return head
+
+
+def find_head(directory: str) -> str | None:
+    """The commit that a folder's repository has checked out, empty before the first; None outside a repository.
+
+    The loop goes on meanwhile (engine/evaluation/beside.py). Raises NoAnswer.
     """
     import subprocess
 
@@ -27,10 +44,10 @@ def head_of(directory: str) -> str:
 
     try:
         if git("rev-parse", "--is-inside-work-tree")[0]:
-            raise ValueRefused("commit_required: the step does not run inside a git repository")
+            return None
         code, head = git("rev-parse", "--verify", "--quiet", "HEAD")
     except OSError as error:
-        raise ValueRefused(f"commit_required: git can't be run: {error.strerror}") from None
+        raise NoAnswer(f"git can't be run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise ValueRefused(f"commit_required: git gave no answer within {GIT_SECONDS_MAX:g} s") from None
+        raise NoAnswer(f"git gave no answer within {GIT_SECONDS_MAX:g} s") from None
     return head if not code else ""
