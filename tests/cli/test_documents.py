@@ -33,6 +33,8 @@ CALLS = {
     "logs": ("logs", "1"),
     "logs --export": ("logs", "1", "--export", "there"),
     "metrics": ("metrics", "1"),
+    "recover, watch --recover": ("recover", "1", "--dry-run"),
+    "resources": ("resources", "1"),
     "slurm status, slurm cancel": ("slurm", "status", "1"),
     "dlq list": ("dlq", "list", "1"),
     "dlq show": ("dlq", "show", "1", "0"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,6 +158,7 @@ def test_mutated_bytes(changes: list[tuple[int, int, bytes]]) -> None:
     assert problems(compile_text(data)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.dictionaries(st.sampled_from([*WORDS, "a"]), TREES, max_size=5), TREES)
 def test_random_structure(fields: dict[str, Any], steps: Any) -> None:
@@ -164,6 +166,7 @@ def test_random_structure(fields: dict[str, Any], steps: Any) -> None:
     assert problems(compile_text(msgspec.json.encode({"resile": 1, **fields, "steps": steps}))) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(WORDS), TREES, max_size=6),
@@ -175,6 +178,7 @@ def test_random_steps(first: dict[str, Any], second: dict[str, Any]) -> None:
     assert problems(compile_text(msgspec.json.encode({"resile": 1, "steps": [first, second]}))) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(TREES, TREES, TREES, TREES, st.dictionaries(st.sampled_from(WORDS), TREES, max_size=4))
 def test_random_answers(on_failure: Any, on_success: Any, handlers: Any, defaults: Any, more: dict[str, Any]) -> None:
@@ -189,6 +193,7 @@ def test_random_answers(on_failure: Any, on_success: Any, handlers: Any, default
     assert problems(compile_text(msgspec.json.encode(file))) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     st.dictionaries(st.sampled_from([*MAP.keys, *WORDS]), TREES, max_size=6),

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from resile.engine.host.host import LEASE_SECONDS, RENEW_SECONDS
 from tests.executors.local.driver import wait_for
 
@@ -189,6 +191,7 @@ def test_a_parked_run_is_let_go_and_driven_again_after_a_judgement(hosts_on_any:
     assert hosts_on_any.effects() == [f"{run} b"]
 
 
+@pytest.mark.slow
 def test_a_long_timer_holds_nothing(hosts: Hosts) -> None:
     """A run whose retry is far off is handed back until then, and goes on when its time has come."""
     text = "steps:\n  a: {shell: 'echo x >> effects; test $(wc -l < effects) = 2', retry: {max: 1, backoff: 12s}}"
@@ -284,6 +287,7 @@ def test_a_host_goes_on_with_what_the_command_line_left(hosts: Hosts) -> None:
     assert hosts.effects() == ["1 a", "1 b"]
 
 
+@pytest.mark.slow
 def test_a_frozen_host_loses_its_runs_and_ends_its_steps(hosts: Hosts) -> None:
     """A host that was stopped past its leases finds out at once: it starts nothing more of a run that another has."""
     (run,) = hosts.submit(GATED)

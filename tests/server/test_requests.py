@@ -178,6 +178,7 @@ def test_an_idempotency_key_gives_the_first_answer_again(api: Api) -> None:
     assert api.post("/check", {"text": ""}, Idempotency_Key="k" * 256).code == "invalid_field"
 
 
+@pytest.mark.slow
 def test_an_unexpected_error_shows_no_internals(serve: Callable[..., Server]) -> None:
     """The database is gone: a problem without a path or a traceback, and the log says why."""
     server = serve()

@@ -128,6 +128,7 @@ def test_reading_makes_nothing(path: str) -> None:
     assert not Path(path).parent.exists()
 
 
+@pytest.mark.slow
 def test_an_empty_file_is_no_store_to_read_and_a_fresh_one_to_write(path: str) -> None:
     """A file that was made and never filled is like no store."""
     Path(path).parent.mkdir()

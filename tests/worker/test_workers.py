@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.executors.local.driver import lives, wait_for
 from tests.server.service import Api, Server
@@ -88,6 +89,7 @@ def test_output_is_there_while_the_step_runs(serve: Serve, work: Work, tmp_path:
     assert server.api.get(path).body == b"early\nlate\n"
 
 
+@pytest.mark.slow
 def test_the_attempt_of_a_killed_worker_is_lost_once(serve: Serve, work: Work, tmp_path: Path) -> None:
     """After kill -9 of a worker its attempt is lost, once, and the next one runs on another worker."""
     server = serve(PLACE=str(tmp_path))
@@ -104,6 +106,7 @@ def test_the_attempt_of_a_killed_worker_is_lost_once(serve: Serve, work: Work, t
     assert server.api.get(f"/runs/{run}").json["status"] == "completed"
 
 
+@pytest.mark.slow
 def test_a_frozen_worker_ends_what_is_not_its_own(serve: Serve, work: Work, tmp_path: Path) -> None:
     """A worker that was stopped past its lease ends its attempt when it goes on; its late report changes nothing."""
     server = serve(PLACE=str(tmp_path))

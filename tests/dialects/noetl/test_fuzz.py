@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,6 +152,7 @@ def test_changed_lines(data: st.DataObject) -> None:
     assert problems(b"".join(lines)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(WORDS), TREES, max_size=6), max_size=4), TREES)
 def test_any_tree(steps: list[Any], rest: Any) -> None:

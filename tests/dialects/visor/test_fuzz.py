@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -129,6 +130,7 @@ def test_random_structure(fields: dict[str, Any], steps: Any) -> None:
     assert problems(msgspec.json.encode({"version": "1", **fields, "steps": steps})) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=800, deadline=None)
 @given(
     st.sampled_from(KINDS),

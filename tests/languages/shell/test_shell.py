@@ -166,6 +166,7 @@ def test_every_place_of_bash_prints_the_value(context: str, tmp_path: Path) -> N
         assert run("bash", script, tmp_path) == value.encode("utf-8", "surrogateescape") + b"\0", value
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=TEXT)
 def test_random_values_survive_every_place(value: str, tmp_path: Path) -> None:
