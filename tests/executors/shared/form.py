@@ -44,6 +44,7 @@ class SharedForm:
             epoch=1,
             priority=0,
             parallel=2**31,
+            is_new=False,
             label=label,
             base_env=base_env,
             directory=directory,
