@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +18,7 @@ from resile.server.access.tokens import local_user
 from resile.server.requests.idempotency import call_name
 
 from . import flows
-from .service import API, Server
+from .service import API, Api, Server
 
 # Reserves a key as a server does, and dies.
 DEAD_SERVER = """
@@ -76,3 +79,18 @@ def test_a_request_that_was_left_is_not_left_again(serve: Callable[..., Server])
     assert api.post(path, Idempotency_Key="again").headers["idempotent-replayed"] == "true"
     refused = api.post(path)
     assert (refused.status, refused.code) == (422, "retries_exhausted")
+
+
+def test_a_secret_is_not_shown_again_after_a_day(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """The key is free by then: the answer to the new call is repeated, and not the secret of the day before."""
+    token_file = tmp_path / "tokens"
+    token_file.write_text("filed admin s3cret\n")
+    server = serve("--token-file", str(token_file))
+    admin, body = Api(server.port, "s3cret"), {"name": "ci", "role": "operator"}
+    made = admin.post("/tokens", body, Idempotency_Key="daily")
+    assert made.status == 201
+    with closing(sqlite3.connect(server.db)) as db, db:
+        assert db.execute("UPDATE calls SET at = at - 90000").rowcount == 1
+    for replayed in (None, "true"):
+        answer = admin.post("/tokens", body, Idempotency_Key="daily")
+        assert (answer.code, answer.headers.get("idempotent-replayed")) == ("token_exists", replayed)

@@ -65,10 +65,13 @@ async def begin(request: Request, key: str, content: bytes) -> Remembered | Tick
         lambda connection: connection.tables.begin_call(name, digest, at, boot_seconds())
     )
     if known is None:
+        # The key is older than a day, or new: a secret that was shown for it belongs to another call.
+        _secrets_shown.pop(name, None)
         return Ticket(name, call_name(name, at))
     if known.digest != digest:
         raise Problem("idempotency_key_reused", "the key was used for another request", hint="use a new key")
     if known.is_orphaned:
+        _secrets_shown.pop(name, None)
         return Ticket(name, call_name(name, known.at), is_repeated=True)
     if known.answer is None:
         raise Problem("idempotency_key_in_use", "the first request with this key is still at work")
