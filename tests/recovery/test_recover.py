@@ -191,6 +191,23 @@ steps:
     assert sorted(effects(program)) == ["0", "1", "1", "2"]
 
 
+def test_letters_of_an_earlier_epoch_are_no_failures(program: Program) -> None:
+    """An item that the list no longer has is not diagnosed again, though its letter is still there."""
+    flow = """\
+resile: 1
+name: items
+steps:
+  each: {map: {input: items.jsonl, steps: [{name: work, shell: 'exit ${item.code}'}]}}
+"""
+    program.write('{"code": 3}\n{"code": 4}\n', "items.jsonl")
+    program.call("run", program.write(flow), code=1)
+    assert len(program.json("recover", "1", "--dry-run", code=1)["plan"]) == 2
+    program.write('{"code": 5}\n', "items.jsonl")
+    program.call("rerun", "1", code=1)
+    (left,) = program.json("recover", "1", "--dry-run", "--retry-unknown", code=1)["plan"]
+    assert (left["step"], left["evidence"]) == ("each[0]/work", "exit code 5")
+
+
 def test_calls_that_are_wrong(program: Program) -> None:
     """Options of the two ways do not mix; a grant never shrinks; a run must exist."""
     program.call("run", program.write(SLOW), code=1)

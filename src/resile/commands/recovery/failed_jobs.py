@@ -71,8 +71,11 @@ def _failures_inside(store: SharedStore, run: int, state: State, host: Job) -> I
     action = state.step_of(host).action
     if isinstance(action, FanOut):
         steps = {step.name: step for step in action.steps}
+        fan = state.fans.get(host.id)
         for letter in store.letters(run, fan_name(state, host)):
-            failure = letter.history[-1] if letter.history else None
+            # A letter from before the items were listed is of an earlier epoch: its item may be fine by now.
+            is_of_now = fan is not None and letter.last_at >= fan.listed_at
+            failure = letter.history[-1] if letter.history and is_of_now else None
             if failure is not None and failure.step in steps and failure.job:
                 name = step_name(letter.item_id, failure.step)
                 yield _dropped_job(store, run, state, host, failure.job, name, steps[failure.step])
