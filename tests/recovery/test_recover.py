@@ -208,6 +208,25 @@ steps:
     assert (left["step"], left["evidence"]) == ("each[0]/work", "exit code 5")
 
 
+def test_nothing_more_is_parked_while_others_are(program: Program) -> None:
+    """The plan says so of a failure that --park-unknown would park, and the run stays as it is."""
+    flow = """\
+resile: 1
+name: waits
+steps:
+  held: {shell: 'exit 3', park: true}
+  broken: {shell: 'exit 4'}
+"""
+    program.call("run", program.write(flow), code=4)
+    before = dump(program)["log"]
+    text = " ".join(program.call("recover", "1", "--park-unknown", code=4).stdout.split())
+    assert "nothing is left that a recovery could do" in text
+    assert "exit code 4; it can be parked once nothing else is stays as it is; `resile judge` decides first" in text
+    assert "exit code 3 stays parked; `resile judge` decides about it" in text
+    assert "is parked: it waits" not in text
+    assert dump(program)["log"] == before
+
+
 def test_calls_that_are_wrong(program: Program) -> None:
     """Options of the two ways do not mix; a grant never shrinks; a run must exist."""
     program.call("run", program.write(SLOW), code=1)

@@ -44,7 +44,10 @@ class RecoveryOptions(Struct, frozen=True, kw_only=True):
 
 
 class RoundPlan(Struct, frozen=True):
-    """The plan of one round; `seq` is the last event that it has seen, and without `events` there is nothing to do."""
+    """The plan of one round; `seq` is the last event that it has seen, and without `events` there is nothing to do.
+
+    The jobs in `parked` wait for a judgement.
+    """
 
     run: int
     workflow: str
@@ -52,6 +55,7 @@ class RoundPlan(Struct, frozen=True):
     seq: int
     jobs: list[PlannedRecovery]
     events: list[Event]
+    parked: frozenset[int] = frozenset()
 
 
 class _Decision(Struct, frozen=True):
@@ -84,7 +88,8 @@ def plan_round(store: SharedStore, run: int, options: RecoveryOptions, number: i
     stuck = _stuck(state, {one.failed.root for one in decisions if one.action != "stay"})
     jobs = [_entry(state, one, stuck, number) for one in decisions]
     acting = [one for one in decisions if one.action != "stay"]
-    return RoundPlan(run, row.workflow, status, state.seq, jobs, _events(acting, status))
+    parked = frozenset(one.failed.job for one in decisions if one.failed.parked)
+    return RoundPlan(run, row.workflow, status, state.seq, jobs, _events(acting, status), parked)
 
 
 def _decide(
@@ -101,6 +106,10 @@ def _decide(
             return _with_time(state, failed, found, options)
         case "unknown" if not options.retry_unknown:
             parks = options.park_unknown and not failed.parked and not failed.is_inside
+            if parks and status == "parked":
+                # A failure is parked by the event of a new epoch, which a run that is parked can't have yet.
+                text = f"{found.evidence}; it can be parked once nothing else is"
+                return _Decision(failed, Diagnosis(found.name, text), "stay")
             return _Decision(failed, found, "park" if parks else "stay")
     return _Decision(failed, found, "retry", _had(state, failed))
 

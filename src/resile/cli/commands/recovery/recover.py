@@ -149,10 +149,10 @@ def _plan_lines(
     for job in plan.jobs:
         name = page.paint("bold", output.escape(job.step))
         yield from page.wrap(f"  {name}, job {job.job}: {job.diagnosis}: {output.escape(job.evidence)}", "    ")
-        yield from page.wrap(f"    {_consequence(job, spent, plan.status == 'parked')}", "      ")
+        yield from page.wrap(f"    {_consequence(job, plan, spent)}", "      ")
 
 
-def _consequence(job: PlannedRecovery, spent: bool, is_parked: bool) -> str:
+def _consequence(job: PlannedRecovery, plan: RoundPlan, spent: bool) -> str:
     """What becomes of one job."""
     if spent and job.action == "retry":
         return "stays as it is"
@@ -162,8 +162,10 @@ def _consequence(job: PlannedRecovery, spent: bool, is_parked: bool) -> str:
             return f"{grant}runs again: {', '.join(map(output.escape, job.again))}"
         case "park":
             return "is parked: it waits for `resile judge`"
-    if job.diagnosis == "unknown" and is_parked:
+    if job.diagnosis == "unknown" and job.job in plan.parked:
         return "stays parked; `resile judge` decides about it, --retry-unknown runs it again"
+    if job.diagnosis == "unknown" and plan.status == "parked":
+        return "stays as it is; `resile judge` decides first about what is parked"
     if job.diagnosis == "unknown":
         return "stays as it is; --retry-unknown runs it again, --park-unknown lets it wait for a judgement"
     return "stays as it is"
