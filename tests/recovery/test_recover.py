@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import msgspec
 import pytest
 
+from resile.api.run import EventListener
+from resile.commands.recovery.planning import RecoveryOptions, plan_round
+from resile.commands.recovery.rounds import carry_out
+from resile.commands.run import reset
+from resile.commands.start.call import ResourceLimits
+from resile.engine.replay import fold_log, row_of
+from resile.errors import ResileError
+from resile.store.contract import Lease
+from resile.store.lease import boot_seconds
+from resile.store.open import open_store
 from tests.cli.program import Program
 
 # The shell itself needs more than 1 MiB; nothing is enforced, so the exit code decides when it has enough.
@@ -50,6 +61,24 @@ def entry(plan: list[dict[str, Any]], step: str) -> dict[str, Any]:
 def effects(program: Program) -> list[str]:
     """What the steps left behind."""
     return (program.folder / "effects").read_text().splitlines()
+
+
+class Overtaken:
+    """A store in which somebody resets the run just before this process gets its lease."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.is_overtaken = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
+        """The lease, after the reset."""
+        reset(self._store, run, failed_only=True)
+        self.is_overtaken = True
+        lease: Lease = self._store.acquire_lease(run, now, seconds)
+        return lease
 
 
 def test_a_dry_run_says_what_would_happen_and_changes_nothing(program: Program) -> None:
@@ -225,6 +254,22 @@ steps:
     assert "exit code 3 stays parked; `resile judge` decides about it" in text
     assert "is parked: it waits" not in text
     assert dump(program)["log"] == before
+
+
+def test_a_plan_that_another_engine_overtakes_is_refused(program: Program) -> None:
+    """The log moves after the plan was made and before the lease is taken: nothing of the plan is written."""
+    program.call("run", program.write(SLOW), code=1)
+    with closing(open_store(str(program.folder / "resile.db"))) as store:
+        plan = plan_round(store, 1, RecoveryOptions())
+        assert plan.events
+        overtaken = Overtaken(store)
+        with pytest.raises(ResileError) as refused:
+            carry_out(overtaken, plan, ResourceLimits(), EventListener(None))  # type: ignore[arg-type]
+        assert refused.value.code == "plan-out-of-date"
+        assert overtaken.is_overtaken
+        assert store.lease(1, boot_seconds()) is None
+        assert fold_log(store, row_of(store, 1)).epoch == 2
+    assert effects(program) == ["try"]
 
 
 def test_calls_that_are_wrong(program: Program) -> None:

@@ -7,10 +7,17 @@ import shlex
 import subprocess
 import sys
 
+from msgspec.structs import replace
+
 from resile.commands.recovery.planning import RoundPlan
-from resile.commands.run import EngineListener, RunOutcome, drive_existing
+from resile.commands.run import EngineListener, RunOutcome, drive_engine, outcome_of
 from resile.commands.start.call import ResourceLimits
+from resile.commands.start.notices import notices_of
+from resile.commands.start.prepare import capacity_for
+from resile.core.events import Event
+from resile.engine.clock import clock_of
 from resile.engine.replay import fold_log, row_of
+from resile.engine.session import hold_lease, next_event
 from resile.errors import ResileError
 from resile.executors.local.prestart import Prestarted
 from resile.store.server_tables import SharedStore
@@ -23,12 +30,23 @@ def carry_out(
     listener: EngineListener,
     launcher: Prestarted | None = None,
 ) -> RunOutcome:
-    """Let the jobs of a plan run again, and drive the run on; refuse a plan that is out of date."""
+    """Let the jobs of a plan run again, and drive the run on; refuse a plan that is out of date.
+
+    The log is looked at under the lease: before it, another engine could still write.
+    """
     row = row_of(store, plan.run)
-    if fold_log(store, row).seq != plan.seq:
-        message = f"run {plan.run} has changed since the plan was made"
-        raise ResileError("plan-out-of-date", message, hint=f"`resile recover {plan.run}` makes a new one")
-    return drive_existing(store, row, limits, listener, plan.events, launcher)
+    with hold_lease(store, row.id) as lease:
+        state = fold_log(store, row)
+        if state.seq != plan.seq:
+            message = f"run {plan.run} has changed since the plan was made"
+            raise ResileError("plan-out-of-date", message, hint=f"`resile recover {plan.run}` makes a new one")
+        capacity = capacity_for(state.workflow, limits)
+        clock = clock_of(state)
+        events: list[Event] = [replace(event, at=clock.now()) for event in plan.events]
+        events.append(next_event(row, state, capacity, clock))
+        notices = notices_of(store, row, state)
+        status = drive_engine(store, row, state, lease, events, capacity, listener, launcher, clock, notices)
+    return outcome_of(store, row, state, status)
 
 
 def run_hook(command: str, run: int) -> str:
