@@ -20,7 +20,7 @@ PERCENT_MAX = 2.0
 def monitoring(bench: Bench) -> list[Figure]:
     """200 attempts of 2 s each, sampled every second: the share of one CPU that this takes."""
     with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-        monitor = Monitor(folder, INTERVAL_SECONDS)
+        monitor = Monitor(folder, INTERVAL_SECONDS, lambda _job, _attempt: True)
         sleepers = [
             subprocess.Popen(["sleep", str(SECONDS + 1)], start_new_session=True, stdin=subprocess.DEVNULL)
             for _ in range(ATTEMPTS)
@@ -30,6 +30,7 @@ def monitoring(bench: Bench) -> list[Figure]:
         time.sleep(SECONDS)
         monitor.note(_note("attempt_succeeded", job, {}) for job in range(1, ATTEMPTS + 1))
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        monitor.close()
         for one in sleepers:
             one.wait()
         series = list(read_series(folder))

@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.parsl.cluster_runs import Place, place, wait_for
@@ -41,6 +42,14 @@ def test_steps_see_what_they_see_locally(place: Place) -> None:
     (failed,) = [one["data"] for one in place.events() if one["type"] == "attempt_failed"]
     assert failed["kind"] == "timeout"
     wait_for("no process of a block is left", lambda: not place.processes(), 10)
+
+
+def test_steps_of_nodes_are_not_sampled(place: Place) -> None:
+    """A block may be on another machine, where its pids mean other processes."""
+    done = place.run("resile: 1\nresource_monitor: {interval: 0.1s}\nsteps:\n  a: {shell: 'sleep 1'}\n")
+    assert done.returncode == 0, done.stderr
+    (step,) = msgspec.json.decode(place.call("resources", "1", "--json").stdout)["steps"]
+    assert (step["attempts"], step["series"]) == (1, [])
 
 
 def test_a_cancel_reaches_the_process(place: Place) -> None:

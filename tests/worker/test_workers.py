@@ -61,6 +61,18 @@ def test_a_run_goes_through_two_workers(serve: Serve, work: Work) -> None:
     assert server.resile("logs", str(run), "b").endswith("from b\n")
 
 
+def test_only_steps_of_the_server_itself_are_sampled(serve: Serve, work: Work) -> None:
+    """The pid that a worker reports is one of its own machine, and may be that of any process here."""
+    server = serve("--slots", "1")
+    text = "resile: 1\nresource_monitor: {interval: 0.1s}\nsteps:\n  a: {shell: 'sleep 1'}\n"
+    here = server.api.finish(text)
+    work(server, "graphics", "--label", "gpu")
+    there = server.api.finish(text.replace("'sleep 1'", "'sleep 1', runs_on: [gpu]"))
+    assert [one["worker"] for one in history(server.api, there)] == ["graphics"]
+    found = [msgspec.json.decode(server.resile("resources", str(run), "--json")) for run in (here, there)]
+    assert [len(one["steps"][0]["series"]) for one in found] == [1, 0]
+
+
 def test_a_step_waits_for_its_label_and_says_so(serve: Serve, work: Work) -> None:
     """A step whose label no worker has waits, `status` and its document name it, and a worker with it runs it."""
     server = serve()

@@ -50,6 +50,7 @@ from resile.store.errors import StoreError, StoreFull
 
 if TYPE_CHECKING:
     from resile.engine.evaluation.beside import Evaluations, Take
+    from resile.engine.monitoring.sampler import Monitor
 
 GATHER_SECONDS = 0.020
 REQUESTS_SECONDS = 0.2
@@ -89,6 +90,7 @@ class Engine:
         logfiles: LogFiles,
         listener: Listener,
         clock: Clock,
+        monitor: Monitor | None = None,
         host: Host | None = None,
     ) -> None:
         """`host` drives many engines; without one this engine has a loop of its own."""
@@ -106,6 +108,7 @@ class Engine:
         self._journal = journal
         self._logfiles = logfiles
         self._listener = listener
+        self._monitor = monitor
         self._inbox: deque[tuple[Event, AttemptRow | None]] = deque()
         self._timers: list[tuple[float, int, int, bool, int]] = []
         self._launches: list[Launch] = []
@@ -224,6 +227,8 @@ class Engine:
 
     def close(self, finished: bool) -> None:
         """Close everything; attempts that still run go on. If `finished`, no attempt is open in the log."""
+        if self._monitor is not None:
+            self._monitor.close()
         if self._evaluations is not None:
             self._evaluations.close()
         # An engine that ends with an error, that of a lost lease for example, does not raise the writer's as well.
@@ -356,6 +361,8 @@ class Engine:
             self._executor.find(finds)
         self._start_launches()
         # After the starts, so that a slow listener delays no attempt.
+        if notes and self._monitor is not None:
+            self._monitor.note(notes)
         if notes:
             self._listener(self._state, notes)
         if not (self._journal.is_unfinished() or self._inbox or self._unrecorded):

@@ -19,7 +19,7 @@ from resile.model.workflow import Function, Workflow
 from resile.store.contract import RunRow
 
 if TYPE_CHECKING:
-    from resile.engine.loop import Listener
+    from resile.engine.monitoring.sampler import Monitor
     from resile.executors.local.prestart import Prestarted
     from resile.executors.shared.hub import Hub
 
@@ -157,10 +157,23 @@ def calls_functions(workflow: Workflow) -> bool:
     return any(type(step.action) is Function for flow in workflows_within(workflow) for step in steps_of(flow))
 
 
-def listener_with_monitor(state: State, folder: str, listener: Listener) -> Listener:
-    """The listener of an engine; where the file asks for samples, a monitor of this machine hears of attempts first."""
+def open_monitor(state: State, folder: str, executor: Executor) -> Monitor | None:
+    """The monitor of an engine's attempts on this machine, where the file asks for samples."""
     if not state.workflow.monitor_seconds:
-        return listener
+        return None
     from resile.engine.monitoring.sampler import Monitor
+    from resile.executors.shared.view import RunView
+    from resile.executors.split import Composite
 
-    return Monitor(folder, state.workflow.monitor_seconds).listen(listener)
+    commands = executor.commands if isinstance(executor, Composite) else executor
+
+    def is_here(number: int, attempt: int) -> bool:
+        """Does this attempt run on this machine, and not on a node of a cluster or at a worker?"""
+        job = state.jobs.get(number)
+        if job is not None and isinstance(state.step_of(job).action, Function):
+            return True
+        if isinstance(commands, RunView):
+            return commands.is_on_launcher(number, attempt)
+        return state.workflow.executor is None
+
+    return Monitor(folder, state.workflow.monitor_seconds, is_here)

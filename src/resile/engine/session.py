@@ -23,7 +23,7 @@ from resile.engine.neighbours.lease_keeper import LEASE_SECONDS
 from resile.engine.outcomes import Observer
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import digest
-from resile.engine.run_executor import Hosting, listener_with_monitor, make_executor, open_fence
+from resile.engine.run_executor import Hosting, make_executor, open_fence, open_monitor
 from resile.engine.secrets import Hidden, surroundings_of
 from resile.executors.contract import Executor
 from resile.model import codec
@@ -324,7 +324,8 @@ class Session:
             conditions=evaluators.conditions,
             journal=journal,
             logfiles=LogFiles(executor, output, row.id, state),
-            listener=self._listener if self._given_executor else listener_with_monitor(state, folder, self._listener),
+            listener=self._listener,
+            monitor=None if self._given_executor else open_monitor(state, folder, executor),
             clock=self._clock,
             host=host,
         )

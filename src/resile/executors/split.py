@@ -21,7 +21,7 @@ class Composite:
 
     def __init__(self, commands: Executor, functions: FunctionExecutor, is_call: Callable[[int], bool]) -> None:
         """`is_call` says whether a job calls a function."""
-        self._commands = commands
+        self.commands = commands
         self._functions = functions
         self._is_call = is_call
         self.records = commands.records
@@ -37,31 +37,31 @@ class Composite:
         if calls:
             self._functions.start(calls)
         if len(calls) < len(launches):
-            self._commands.start([launch for launch in launches if launch.call is None])
+            self.commands.start([launch for launch in launches if launch.call is None])
 
     def kill(self, job: int, attempt: int) -> None:
-        (self._functions if self._is_call(job) else self._commands).kill(job, attempt)
+        (self._functions if self._is_call(job) else self.commands).kill(job, attempt)
 
     def find(self, attempts: Mapping[Key, bool]) -> None:
-        for executor, calls in ((self._functions, True), (self._commands, False)):
+        for executor, calls in ((self._functions, True), (self.commands, False)):
             executor.find({key: doubt for key, doubt in attempts.items() if self._is_call(key[0]) is calls})
 
     def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:
-        return self._commands.lacks_end(job, attempt, log)
+        return self.commands.lacks_end(job, attempt, log)
 
     def drain(self) -> None:
         self._functions.drain()
-        self._commands.drain()
+        self.commands.drain()
 
     def reports(self) -> list[Report]:
-        return self._functions.reports() + self._commands.reports()
+        return self._functions.reports() + self.commands.reports()
 
     def queued_count(self) -> int:
-        return self._functions.queued_count() + self._commands.queued_count()
+        return self._functions.queued_count() + self.commands.queued_count()
 
     def acknowledge(self) -> None:
         self._functions.acknowledge()
-        self._commands.acknowledge()
+        self.commands.acknowledge()
 
     def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
         return b"" if log is None else self._writer_of(log).read_output(log, stream, start, length)
@@ -71,12 +71,12 @@ class Composite:
 
     def sync_output(self, logs: Iterable[LogRange]) -> None:
         # All output of an epoch is in one folder.
-        self._commands.sync_output(logs)
+        self.commands.sync_output(logs)
 
     def _writer_of(self, log: LogRange) -> Executor:
-        return self._functions if log.segment.startswith(f"{FOLDER}/") else self._commands
+        return self._functions if log.segment.startswith(f"{FOLDER}/") else self.commands
 
     def close(self, *, finished: bool = False) -> None:
         self._functions.close(finished=finished)
-        self._commands.close(finished=finished)
+        self.commands.close(finished=finished)
         self._epoll.close()

@@ -4,8 +4,9 @@
                                       |
                                       +-- an attempt ended --> a record in the epoch's file (series.py)
 
-An attempt leads a session of its own, so all its processes have its pid as their session. The thread ends by itself
-when nothing has run for a while.
+An attempt leads a session of its own, so all its processes have its pid as their session. Only attempts of this machine
+are watched: the pid of another is that of some other process here. The thread ends by itself when nothing has run for a
+while, and with its engine.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable
 
 from resile.core.actions import Note
-from resile.core.state import State
 from resile.engine.monitoring.series import Sample, append_series, encode_series
 
 # Of one attempt; at 5 s these are 27 hours. Beyond that every second sample is dropped, and the interval doubles.
@@ -57,22 +57,16 @@ class _Watched:
 class Monitor:
     """Samples the attempts of one run that its notes say are running; `sampled` is set after each time."""
 
-    def __init__(self, folder: str, interval_seconds: float) -> None:
+    def __init__(self, folder: str, interval_seconds: float, is_here: Callable[[int, int], bool]) -> None:
+        """`is_here` says of a job's attempt that runs whether it does so on this machine."""
         self._folder = folder
         self._interval = interval_seconds
+        self._is_here = is_here
+        self._closed = threading.Event()
         self._lock = threading.Lock()
         self._watched: dict[int, tuple[int, int, _Watched]] = {}
         self._thread: threading.Thread | None = None
         self.sampled = threading.Event()
-
-    def listen(self, listener: Callable[[State, list[Note]], None]) -> Callable[[State, list[Note]], None]:
-        """A listener that tells this monitor of the attempts, and then the other listener of everything."""
-
-        def hear(state: State, notes: list[Note]) -> None:
-            self.note(notes)
-            listener(state, notes)
-
-        return hear
 
     def note(self, notes: Iterable[Note]) -> None:
         """Watch attempts that started, and store the series of those that ended."""
@@ -80,10 +74,19 @@ class Monitor:
             if note.type in ("attempt_started", "attempt_adopted"):
                 pid = note.data.get("pid", 0)
                 # A function in a thread of this process is no process of its own.
-                if pid and pid != os.getpid():
+                if pid and pid != os.getpid() and self._is_here(note.job, note.attempt):
                     self._begin(pid, note.job, note.attempt)
             elif note.type in _ENDS:
                 self._end(note.job, note.attempt)
+
+    def close(self) -> None:
+        """End the thread, and store the series of the attempts that still run: another engine may watch them next."""
+        self._closed.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+        for job, attempt, _ in list(self._watched.values()):
+            self._end(job, attempt)
 
     def _begin(self, pid: int, job: int, attempt: int) -> None:
         """Watch an attempt, on the thread, which is started where there is none."""
@@ -107,10 +110,10 @@ class Monitor:
                 return
 
     def _run(self) -> None:
-        """Take samples until nothing has run for a while."""
+        """Take samples until nothing has run for a while, or the monitor is closed."""
         idle = 0
         due = time.monotonic()
-        while True:
+        while not self._closed.is_set():
             with self._lock:
                 pids = frozenset(self._watched)
                 idle = 0 if pids else idle + 1
@@ -126,7 +129,7 @@ class Monitor:
                             self._watched[pid][2].add(now, rss_bytes, cpu_ticks)
                 self.sampled.set()
             due = max(due + self._interval, time.monotonic())
-            time.sleep(due - time.monotonic() if due > time.monotonic() else 0.0)
+            self._closed.wait(max(0.0, due - time.monotonic()))
 
 
 def sample_sessions(sessions: frozenset[int]) -> dict[int, tuple[int, int]]:

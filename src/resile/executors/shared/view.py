@@ -59,6 +59,8 @@ class RunView(SegmentReader):
         self.entry: object = None
         self.clock_shift = clock_offset - hub.clock_offset
         self.former = former
+        # Attempts that others than this server started on this machine.
+        self._former_running: set[Key] = set()
         self._hub = hub
         self._fence = fence
         self._clock_offset = clock_offset
@@ -108,6 +110,11 @@ class RunView(SegmentReader):
             mark.views += 1
             self._new_marks.append(mark)
         self._report(report)
+
+    def is_on_launcher(self, job: int, attempt: int) -> bool:
+        """Is this attempt, which runs, a process of this machine, and not at a worker?"""
+        placed = self.placed.get((job, attempt))
+        return (job, attempt) in self._former_running if placed is None else placed.launcher is not None
 
     def _note_start(self, key: Key) -> None:
         """An attempt that waited in its place runs now."""
@@ -194,7 +201,9 @@ class RunView(SegmentReader):
             with suppress(BlockingIOError):
                 os.eventfd_read(self._signal)
         if self.former is not None:
-            self._reports += self.former.reports()
+            found = self.former.reports()
+            self._former_running |= {(one.job, one.attempt) for one in found if type(one) is Adopted}
+            self._reports += found
         reports, self._reports = self._reports, []
         self._marks += self._new_marks
         self._new_marks = []
