@@ -293,6 +293,7 @@ class EpochStarted(_OfRun, frozen=True, tag="epoch_started"):
     `inputs` are its inputs from now on; None keeps those that it has. A recovery names the failures that it answers by
     its `remedies`: all other failures stay as they are. With `again` only these steps run again, and those that did not
     complete; `definition` is the workflow from now on, where that is another, and `source` the hash of its file.
+    `learned` is as that of `RunStarted`.
     """
 
     failed_only: bool = False
@@ -302,6 +303,7 @@ class EpochStarted(_OfRun, frozen=True, tag="epoch_started"):
     again: tuple[str, ...] | None = None
     definition: str = ""
     source: str = ""
+    learned: dict[str, int] = {}
 
 
 Event = (

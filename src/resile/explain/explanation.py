@@ -59,7 +59,7 @@ def explain_events(
     return Explanation(
         VERSION,
         run,
-        workflow.name,
+        timeline.state.workflow.name,
         status,
         None if status == "running" else EXIT_CODES[status],
         timeline.state.epoch,

@@ -19,7 +19,7 @@ from resile.commands.documents.changes import Changes
 from resile.commands.load import STDIN_NAME, CompileOptions, Loaded, load
 from resile.commands.run import RunOutcome, drive_engine, outcome_of, refuse_unfinished
 from resile.commands.start.call import Given, ResourceLimits, RunCall
-from resile.commands.start.notices import warning_lines
+from resile.commands.start.notices import learned_lines, warning_lines
 from resile.commands.start.prepare import prepare_loaded
 from resile.core.events import Capacity, EpochStarted
 from resile.core.state import ROOT, State
@@ -40,7 +40,7 @@ class _Plan:
 
     def __init__(self, store: Store, row: RunRow, limits: ResourceLimits, given: Given, *, force: bool) -> None:
         self.earlier: Earlier = read_earlier(store, row)
-        loaded = _load(row, self.earlier.state)
+        loaded = _with_executor(_load(row, self.earlier.state), self.earlier.state)
         call = RunCall(loaded.workflow.file, given, limits, directory=row.directory, force=force)
         self.loaded: Loaded
         self.inputs: dict[str, Any]
@@ -81,7 +81,8 @@ def rerun_changed(
         event = _epoch(plan, state, clock.now())
         session.record(lease, event, attempts=lambda: _moved_attempts(store, row, before, state))
         row = replace(row, status="running", epoch=state.epoch, ended_at=None)
-        notices = warning_lines(plan.loaded.warnings, plan.loaded.workflow.file)
+        loaded = plan.loaded
+        notices = [*warning_lines(loaded.warnings, loaded.workflow.file), *learned_lines(loaded.learned)]
         events = [next_event(row, state, plan.capacity, clock)]
         status = drive_engine(store, row, state, lease, [*events], plan.capacity, listener, launcher, clock, notices)
     return outcome_of(store, row, state, status)
@@ -100,13 +101,22 @@ def _load(row: RunRow, state: State) -> Loaded:
     return load(file, None, CompileOptions(workflow.dialect))
 
 
+def _with_executor(loaded: Loaded, state: State) -> Loaded:
+    """The file of a run, on the nodes on which the run was: the executor may be no part of the file."""
+    executor = state.workflow.executor
+    if executor is None or loaded.workflow.executor is not None:
+        return loaded
+    return replace(loaded, workflow=replace(loaded.workflow, executor=executor), is_changed=True)
+
+
 def _epoch(plan: _Plan, state: State, at: float) -> EpochStarted:
     """The event that begins the epoch."""
     again = tuple(change.step for change in plan.changes)
     inputs = plan.inputs if plan.inputs != state.inputs else None
-    definition = "" if codec.encode(state.workflow) == plan.loaded.definition else plan.loaded.definition.decode()
-    source = plan.loaded.source
-    return EpochStarted(at, False, caller(), inputs, again=again, definition=definition, source=source)
+    found = plan.loaded.definition_of_run
+    definition = "" if codec.encode(state.workflow) == found else found.decode()
+    source, learned = plan.loaded.source, plan.loaded.learned
+    return EpochStarted(at, False, caller(), inputs, None, again, definition, source, learned)
 
 
 def _numbers(state: State) -> dict[str, int]:

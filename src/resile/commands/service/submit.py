@@ -161,7 +161,7 @@ def submit_again(
     fresh, _ = create(
         store,
         state.workflow,
-        store.definition(row.definition),
+        codec.encode(state.workflow),
         first,
         output=row.output,
         directory=row.directory,

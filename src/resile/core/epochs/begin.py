@@ -139,7 +139,11 @@ def begin_epoch(reaction: Reaction, event: EpochStarted) -> None:
 def _epoch_data(event: EpochStarted, epoch: int) -> dict[str, Any]:
     """What the log says of an epoch: who began it, and which steps it repeats, if they were chosen."""
     data: dict[str, Any] = {"epoch": epoch, "failed_only": event.failed_only, "by": event.by, "actor": event.by}
-    return data if event.again is None else {**data, "again": list(event.again)}
+    if event.again is not None:
+        data["again"] = list(event.again)
+    if event.learned:
+        data["learned_memory_bytes"] = event.learned
+    return data
 
 
 def _jobs_of_rerun(state: State, failed_only: bool) -> dict[int, Job]:
