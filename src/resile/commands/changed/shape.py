@@ -13,11 +13,14 @@ from typing import Any
 
 import msgspec
 
+from resile.engine.fingerprints.record import texts_in
 from resile.languages.references import MISSING, ValueRefused, path_of, render_text, walk
+from resile.model.builtin_actions import Ask, Collect, Log, Memory, Script
 from resile.model.workflow import (
     Child,
     Condition,
     FanOut,
+    Function,
     Need,
     Shell,
     Step,
@@ -72,7 +75,8 @@ class Shapes:
         arcs = [[arc.step, _condition(arc.when), self._texts(arc.args)] for arc in step.arcs]
         after = None if step.on_success is None else self._on_success(step.on_success)
         route = [arcs, step.arcs_mode, step.join]
-        return {**plain, "action": self._action(step), "when": _condition(step.when), "route": route, "after": after}
+        shape = {**plain, "action": self._action(step), "when": _condition(step.when), "route": route, "after": after}
+        return shape if self._inputs is None or not _uses_inputs(step) else {**shape, "inputs": self._inputs}
 
     def _on_success(self, actions: SuccessActions) -> Any:
         """The shape of what follows a success."""
@@ -89,7 +93,7 @@ class Shapes:
             # The texts inside see the inputs of the child.
             child = Shapes(action.workflow, None)
             inner = self._inner(child, (*action.workflow.steps, action.workflow.end))
-            more = [action.result, action.shares, action.workflow.env, sorted(action.workflow.inputs)]
+            more = [action.result, action.shares, action.workflow.env, msgspec.to_builtins(action.workflow.inputs)]
             return {"inputs": self._texts(action.inputs), "steps": inner, "more": more}
         if isinstance(action, Shell | Validate):
             stdin = self.text(action.stdin) if isinstance(action, Shell) else ""
@@ -124,6 +128,23 @@ class Shapes:
         if isinstance(data, Mapping):
             return {name: self._texts(value) for name, value in data.items()}
         return [self._texts(value) for value in data] if isinstance(data, list | tuple) else data
+
+
+def _uses_inputs(step: Step) -> bool:
+    """May a step use inputs where they are not put into texts: in a condition, in code, or as an argument of a call?"""
+    action = step.action
+    if isinstance(action, Function) and "input" in texts_in(msgspec.to_builtins((action.args, action.kwargs))):
+        return True
+    code: list[Any] = [_condition(step.when), [_condition(arc.when) for arc in step.arcs]]
+    code += [step.transform, step.checks, step.cases, step.effects]
+    if step.on_success is not None:
+        actions = step.on_success
+        code += [actions.calls_js, actions.target_js, actions.transitions]
+    if isinstance(action, FanOut):
+        code.append(action.source.filter)
+    elif isinstance(action, Script | Log | Memory | Ask | Collect):
+        code.append(action)
+    return any("inputs" in text for text in texts_in(msgspec.to_builtins(code)))
 
 
 def _need(need: Need) -> list[Any]:

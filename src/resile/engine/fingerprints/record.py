@@ -115,20 +115,20 @@ def variables_in(step: Step) -> list[str]:
     if isinstance(action, Shell | Validate):
         texts = (action.command, action.stdin if isinstance(action, Shell) else "", *texts)
     elif not isinstance(action, Function):
-        texts = _texts(msgspec.to_builtins((action, step.env, step.working_dir, step.args)))
+        texts = texts_in(msgspec.to_builtins((action, step.env, step.working_dir, step.args)))
     return sorted({name for text in texts if "env" in text for name in _VARIABLE.findall(text)})
 
 
-def _texts(data: Any) -> Iterator[str]:
+def texts_in(data: Any) -> Iterator[str]:
     """All texts in data."""
     if isinstance(data, str):
         yield data
     elif isinstance(data, dict):
         for value in data.values():
-            yield from _texts(value)
+            yield from texts_in(value)
     elif isinstance(data, list | tuple):
         for value in data:
-            yield from _texts(value)
+            yield from texts_in(value)
 
 
 def hash_variables(names: Iterable[str], env: Mapping[str, str], hidden: Hidden) -> str:
