@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from resile.commands.changed.earlier import Done, Earlier
@@ -119,8 +119,9 @@ class _Comparison:
 
     def _change_of_done(self, step: Step, job: Job, done: Done) -> Change | None:
         """The change of a step that completed, apart from files."""
-        if isinstance(step.action, Function) and (problem := self._changed_code(step.action, done)):
-            return Change(step.name, "command", problem)
+        for folder, action in _functions_of(step, self._now.workflow):
+            if problem := self._changed_code(action, folder, done):
+                return Change(step.name, "command", problem)
         if self._differs(step, done):
             return Change(step.name, "command", "what it runs is not what it ran")
         names = variables_in(step)
@@ -150,10 +151,11 @@ class _Comparison:
         """Is the command of a step, which has not succeeded, another than in the earlier run?"""
         return bool(self._shapes.command(step) != self._last.command(self._last_steps[step.name]))
 
-    def _changed_code(self, action: Function, done: Done) -> str:
+    def _changed_code(self, action: Function, folder: str, done: Done) -> str:
         """Why the code of a function counts as changed; empty if it has not changed."""
-        own = os.path.basename(self._now.workflow.file)
-        if not self._now.source or action.module or os.path.basename(action.file) != own:
+        workflow = self._now.workflow
+        is_own = (folder, os.path.basename(action.file)) == (workflow.folder, os.path.basename(workflow.file))
+        if not self._now.source or action.module or not is_own:
             return "its code is not in the workflow file, and only that is compared"
         return "the workflow file with its code has changed" if self._now.source != done.source else ""
 
@@ -200,6 +202,22 @@ class _Comparison:
         shown = [os.path.relpath(path, self._now.directory) for path in paths[:3]]
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
         return ", ".join(path if not path.startswith("../..") else paths[at] for at, path in enumerate(shown)) + more
+
+
+def _functions_of(step: Step, workflow: Workflow) -> Iterator[tuple[str, Function]]:
+    """The functions that a step calls, also in its items or its child workflow, with the folders of their files."""
+    work = [(step, workflow)]
+    while work:
+        one, around = work.pop()
+        if isinstance(one.action, Function):
+            yield around.folder, one.action
+        elif isinstance(one.action, FanOut):
+            work += [(inner, around) for inner in one.action.steps]
+        elif isinstance(one.action, Child):
+            child = one.action.workflow
+            work += [(inner, child) for inner in (*child.steps, child.end)]
+        if one.on_success is not None:
+            work += [(inner, around) for inner in one.on_success.steps]
 
 
 def below(workflow: Workflow, found: dict[str, Change]) -> list[Change]:

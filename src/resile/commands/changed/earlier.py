@@ -18,7 +18,7 @@ from resile.core.events import AttemptEnded, EpochStarted, RunStarted
 from resile.core.state import State
 from resile.engine.replay import fold_log
 from resile.model import codec
-from resile.model.failure import Fingerprint
+from resile.model.failure import CHANGING, Fingerprint
 from resile.model.nested import path_part
 from resile.model.workflow import Child, FanOut, Step, Workflow
 from resile.store.contract import Entry, RunRow, Store
@@ -75,7 +75,8 @@ class _Reader:
                     self._inputs = event.inputs
                 if event.definition:
                     self._follow(codec.decode(event.definition.encode()))
-                    self._source = event.source
+                # The code in a file may be other while its definition is the same.
+                self._source = event.source or self._source
             case AttemptEnded():
                 if event.outcome.failure is None and not event.canceled and event.job in self._places:
                     self._add_attempt(event, *self._places[event.job])
@@ -83,12 +84,28 @@ class _Reader:
     def _add_attempt(self, event: AttemptEnded, scope: str, step: str) -> None:
         """An attempt of a step succeeded, or one inside a map or a child workflow."""
         if scope == "root":
-            self._add(step, event.fingerprint)
+            if event.outcome.values.get("again") or event.outcome.kept is not None:
+                self._go_on(step, event.fingerprint)
+            else:
+                self._add(step, event.fingerprint)
             return
         host = self._hosts.get(_first_part(scope))
         known = self.done.get(host) if host is not None else None
         if known is not None and event.fingerprint is not None:
             known.fingerprint = _join(known.fingerprint, event.fingerprint)
+
+    def _go_on(self, name: str, fingerprint: Fingerprint | None) -> None:
+        """A map or child goes on where it was: what ran in it before counts with what runs now.
+
+        With other inputs than before no single command says what it ran, so it counts as not known.
+        """
+        known = self.done.get(name)
+        if known is None or known.inputs != self._inputs:
+            self.done.pop(name, None)
+            return
+        found = fingerprint or Fingerprint()
+        joined = _join(known.fingerprint, found)
+        known.fingerprint = joined if found.env == joined.env else replace(joined, env=CHANGING)
 
     def _add(self, name: str, fingerprint: Fingerprint | None) -> None:
         """Remember the success of a step; that of a map or child before the steps inside it begin."""
@@ -106,8 +123,12 @@ def read_earlier(store: Store, row: RunRow) -> Earlier:
 
 
 def _join(one: Fingerprint, other: Fingerprint) -> Fingerprint:
-    """What two attempts depend on; two of them may read a file in different states, and the last counts."""
-    return replace(one, reads={**one.reads, **other.reads}, outputs=tuple({*one.outputs, *other.outputs}))
+    """What two attempts depend on; a file that they read in different states matches no state."""
+    reads = {**one.reads, **other.reads}
+    for path in one.reads.keys() & other.reads.keys():
+        if one.reads[path] != other.reads[path]:
+            reads[path] = CHANGING
+    return replace(one, reads=reads, outputs=tuple({*one.outputs, *other.outputs}))
 
 
 def _scope_of(step: Step) -> str:

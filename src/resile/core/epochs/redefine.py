@@ -24,8 +24,9 @@ def redefine(state: State, event: EpochStarted) -> None:
     known = {before.steps[job.step].name: job for job in state.jobs.values() if job.scope == ROOT}
     root = state.scopes[ROOT]
     if event.definition:
-        state.redefinition, state.source = event.definition, event.source
+        state.redefinition = event.definition
         attach(state, state.workflow)
+    state.source = event.source or state.source
     plan = state.plan
     if [step.name for step in plan.steps] != [step.name for step in before.steps]:
         root.first = state.last_job + 1
