@@ -209,7 +209,7 @@ class Performer:
     def fingerprint_of(self, number: int, attempt: int, *, succeeded: bool) -> Fingerprint | None:
         """What the results of an attempt depend on beyond its definition, at its end."""
         job = self.state.jobs.get(number)
-        if job is None or not _has_fingerprint(self.state.step_of(job)):
+        if job is None or not (_has_fingerprint(self.state.step_of(job)) or self.state.workflow_of(job.scope).env):
             return None
         if not succeeded:
             self.recorder.forget(number, attempt)
@@ -304,6 +304,9 @@ class Performer:
 def _has_fingerprint(step: Step) -> bool:
     """May the results of a step depend on more than its definition? For plain commands a quick look answers it."""
     action = step.action
+    if step.when or step.arcs or step.on_success or step.transform or step.checks or step.cases or step.effects:
+        # Conditions and code may name variables.
+        return True
     if type(action) not in _COMMANDS or step.reads or step.outputs or step.env or step.working_dir:
         return type(action) not in _NAME_NOTHING or bool(step.reads or step.env)
     return "env" in action.command or (type(action) is Shell and "env" in action.stdin)  # type: ignore[union-attr]

@@ -94,3 +94,42 @@ def test_inputs_in_conditions(place: Place) -> None:
     run = place.run().run
     assert place.changes(run) == {}
     assert place.changes(run, "x=2") == {"a": "command", "b": "command", "c": "needs"}
+
+
+def test_variables_of_the_workflow_and_in_conditions(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable counts for all steps where the workflow's `env` names it, and for a step whose condition does."""
+    monkeypatch.setenv("WHO", "me")
+    monkeypatch.setenv("MODE", "fast")
+    place.write({"env": {"NAME": "${env.WHO}"}, "steps": {"a": {"shell": "echo a"}}})
+    run = place.run().run
+    assert place.changes(run) == {}
+    monkeypatch.setenv("WHO", "you")
+    assert place.changes(run) == {"a": "command"}
+    steps = {
+        "b": {"shell": "echo b", "when": "env.MODE == 'fast'"},
+        "c": {"shell": "echo c", "when": "env.MODE == 'slow'"},
+        "d": {"shell": "echo d", "when": "false"},
+    }
+    place.write({"steps": steps})
+    run = place.run().run
+    # A step that did not run has no record of the environment.
+    assert place.changes(run) == {"c": "command"}
+    monkeypatch.setenv("MODE", "slow")
+    assert place.changes(run) == {"b": "command", "c": "command"}
+
+
+def test_steps_that_others_call(place: Place) -> None:
+    """Another command of a step that is only called changes its callers."""
+    steps = {
+        "a": {"shell": "echo a", "on_success": {"run": "helper"}},
+        "b": {"shell": "echo b", "on_success": {"run_js": "['helper']"}},
+        "c": {"shell": "echo c"},
+        "helper": {"shell": "echo help", "on_success": {"run": "second"}},
+        "second": {"shell": "echo second"},
+    }
+    place.write({"steps": steps})
+    run = place.run().run
+    assert place.changes(run) == {}
+    for name in ("helper", "second"):
+        place.write({"steps": {**steps, name: {**steps[name], "shell": "echo other"}}})
+        assert place.changes(run) == {"a": "command", "b": "command"}

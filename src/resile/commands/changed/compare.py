@@ -16,12 +16,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from resile.commands.changed.earlier import Done, Earlier
 from resile.commands.changed.shape import Shapes
 from resile.commands.documents.changes import ChangedStep, Changes
 from resile.core.state import ROOT, Job
 from resile.engine.fingerprints.digests import Digests
-from resile.engine.fingerprints.record import hash_variables, paths_read, variables_in
+from resile.engine.fingerprints.record import hash_variables, paths_read, texts_in, variables_in, variables_named
 from resile.engine.secrets import surroundings_of
 from resile.languages.registry import language_of
 from resile.model.status import COMPLETED, FAILED, SKIPPED, STATUS_NAMES
@@ -124,7 +126,7 @@ class _Comparison:
                 return Change(step.name, "command", problem)
         if self._differs(step, done):
             return Change(step.name, "command", "what it runs is not what it ran")
-        names = variables_in(step)
+        names = variables_in(step, self._now.workflow.env)
         if names and hash_variables(names, self._env, self._hidden) != done.fingerprint.env:
             return Change(step.name, "command", f"the environment has changed: {', '.join(names)}")
         if job.output_lost:
@@ -137,6 +139,9 @@ class _Comparison:
     def _change_of_skipped(self, step: Step) -> Change | None:
         """The change of a step that was skipped: whether it is skipped again is decided in any case."""
         before = self._last_steps[step.name]
+        if names := variables_named(texts_in(msgspec.to_builtins(step.when))):
+            # A step that did not run has no record of the environment.
+            return Change(step.name, "command", f"whether it runs depends on the environment: {', '.join(names)}")
         if self._differs_from_last(step):
             return Change(step.name, "command", "what it runs, or when, is not what it was")
         if self._shapes.needs(step) != self._shapes.needs(before):

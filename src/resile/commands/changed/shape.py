@@ -48,7 +48,23 @@ class Shapes:
     def command(self, step: Step) -> Any:
         """The shape of a step, without what it needs."""
         env = self._texts(self._workflow.env)
-        return [env, self._all_inputs, self._step(step)]
+        called = [[one.name, self._step(one)] for one in self._called_by(step)]
+        return [env, self._all_inputs, self._step(step), called]
+
+    def _called_by(self, step: Step) -> list[Step]:
+        """The steps that run after a success of a step, and after theirs, because it calls them."""
+        found: dict[str, Step] = {}
+        work = [step]
+        while work:
+            actions = work.pop().on_success
+            if actions is None or not (actions.calls or actions.calls_js):
+                continue
+            # Code may call any of them.
+            names = {one.name for one in self._workflow.steps if one.called_only or one.name in actions.calls}
+            more = names - found.keys() if actions.calls_js else set(actions.calls) - found.keys()
+            found |= {one.name: one for one in self._workflow.steps if one.name in more and one is not step}
+            work += [found[name] for name in sorted(more) if name in found]
+        return [found[name] for name in sorted(found)]
 
     def needs(self, step: Step) -> list[Any]:
         """What a step needs, in an order that does not matter."""

@@ -78,7 +78,7 @@ class Recorder:
         if job.scope != ROOT or any(map(_REFERENCE.search, (step.working_dir, *step.outputs))):
             directory = self._performer.directory_of(job, step)
             outputs = tuple(os.path.abspath(os.path.join(directory, render_text(one, visible))) for one in step.outputs)
-        variables = variables_in(step)
+        variables = variables_in(step, self._performer.state.workflow_of(job.scope).env)
         # Another engine launched the attempt: whether its files have changed since is unknown.
         reads = dict.fromkeys(self._reads(job, step), CHANGING) if before is None else {}
         if before:
@@ -108,14 +108,22 @@ def paths_read(step: Step, render: Callable[[str], str], folder: str, directory:
     return list(dict.fromkeys(map(os.path.abspath, found)))
 
 
-def variables_in(step: Step) -> list[str]:
-    """The variables of the environment that texts of a step name, sorted."""
+def variables_in(step: Step, env: Mapping[str, str]) -> list[str]:
+    """The variables of the environment that texts and code of a step name, or the `env` of its workflow, sorted."""
     action = step.action
-    texts: Iterable[str] = (step.working_dir, *step.env.values())
+    texts: Iterable[str] = (step.working_dir, *step.env.values(), *env.values())
     if isinstance(action, Shell | Validate):
         texts = (action.command, action.stdin if isinstance(action, Shell) else "", *texts)
     elif not isinstance(action, Function):
-        texts = texts_in(msgspec.to_builtins((action, step.env, step.working_dir, step.args)))
+        texts = (*texts_in(msgspec.to_builtins((action, step.args))), *texts)
+    code = (step.when, step.arcs, step.on_success, step.transform, step.checks, step.cases, step.effects)
+    if any(code):
+        texts = (*texts, *texts_in(msgspec.to_builtins(code)))
+    return variables_named(texts)
+
+
+def variables_named(texts: Iterable[str]) -> list[str]:
+    """The variables of the environment that texts name, sorted."""
     return sorted({name for text in texts if "env" in text for name in _VARIABLE.findall(text)})
 
 
