@@ -23,11 +23,10 @@ from resile.core.scheduling.finish import execution
 from resile.core.state import ROOT, State
 from resile.engine.clock import Clock, clock_of
 from resile.engine.paths import claim_output, own_folder
-from resile.engine.replay import dropped_jobs, fold_log, row_of
+from resile.engine.replay import current_definition, dropped_jobs, fold_log, row_of
 from resile.engine.resources import refuse_labels, scarce_descriptors
 from resile.engine.session import Session, caller, create, hold_lease, next_event
 from resile.errors import ResileError
-from resile.model import codec
 from resile.model.status import COMPLETED, EXIT_CODES, RUN_ENDED, RunStatus
 from resile.store.contract import Lease, RunRow, Store
 from resile.store.lease import boot_seconds
@@ -184,8 +183,7 @@ def _run_as_new(
     state = state_with_inputs(store, row)
     notices = notices_of(store, row, state)
     capacity = capacity_for(state.workflow, limits)
-    # A rerun of what changed may have given it another definition than that of its row.
-    definition = codec.encode(state.workflow)
+    definition = current_definition(state)
     clock = clock_of()
     values = inputs_for(state, inputs)
     first = RunStarted(clock.now(), capacity, values, state.options, clock.machine, state.source)

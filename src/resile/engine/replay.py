@@ -49,6 +49,11 @@ def current_workflow(store: Store, row: RunRow) -> Workflow:
     return codec.decode(store.definition(row.definition)) if row.epoch == 1 else fold_log(store, row).workflow
 
 
+def current_definition(state: State) -> bytes:
+    """The canonical JSON of the definition that a run follows; that of its row is the one of its first epoch."""
+    return codec.encode(state.workflow)
+
+
 def count_steps(state: State) -> dict[str, int]:
     """How many steps have each status; `end` and steps that were never called are not counted."""
     words = ("total", "completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked")

@@ -26,7 +26,7 @@ from resile.dialects.compile import compile_text
 from resile.dialects.reading.beside import confined_to
 from resile.engine.clock import clock_of
 from resile.engine.paths import claim_output, work_folder
-from resile.engine.replay import fold_log, row_of
+from resile.engine.replay import current_definition, fold_log, row_of
 from resile.engine.resources import CPUS_MAX, GPUS_MAX, MEMORY_BYTES_MAX
 from resile.engine.session import caller, create
 from resile.errors import Diagnostic, ResileError, WorkflowError
@@ -161,7 +161,7 @@ def submit_again(
     fresh, _ = create(
         store,
         state.workflow,
-        codec.encode(state.workflow),
+        current_definition(state),
         first,
         output=row.output,
         directory=row.directory,
