@@ -86,7 +86,7 @@ def preview(store: Store, call: RedriveCall) -> RedrivePreview:
         letters: Iterator[LetterRow] = (letter for letter, item in kept if letter.history == item.history)
     else:
         _refuse_unended(row, state)
-        fans = _one_map(store, row, call)
+        fans = _one_map(store, row, state, call)
         name = fans[0].map if fans else None
         letters = _select_letters(store, row, fans, call)
     items = [letter.item_id for letter in islice(letters, PREVIEW_ITEMS_MAX)]
@@ -173,7 +173,7 @@ def _interrupted_task_of(row: RunRow, state: State, call: RedriveCall) -> _Task 
 def _begin_redrive(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task | None:
     """Write the items of a new redrive; None where no letter is selected."""
     _refuse_unended(row, state)
-    fans = _one_map(store, row, call)
+    fans = _one_map(store, row, state, call)
     if not fans:
         return None
     name = fans[0].map
@@ -229,7 +229,7 @@ def _groups(
         yield LetterGroup(first.name, first.job, 0, 0, tuple(around)), items
 
 
-def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
+def _one_map(store: Store, row: RunRow, state: State, call: RedriveCall) -> list[LetterCount]:
     """The fan-outs of the one map that is selected; refused where several match, or where its scopes are unknown."""
     found = fan_outs(store, row, call.step)
     # An older version stored the letters of an inner map without the scopes around it.
@@ -241,11 +241,40 @@ def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
             f"an older Resile kept dead letters of {lost.map} without what was around it, so they can't be retried",
             hint=f"`resile rerun {row.id}` runs the whole map again, `resile dlq purge {row.id}` removes them",
         )
+    if state.epoch > 1:
+        fans = _known_fans(store, row, state, fans)
     names = list(dict.fromkeys(fan.map for fan in fans))
     if len(names) > 1:
         message = f"run {row.id} has dead letters of several maps: {', '.join(names)}"
         raise ResileError("several-maps", message, hint="name one with --step")
     return fans
+
+
+def _known_fans(store: Store, row: RunRow, state: State, fans: list[LetterCount]) -> list[LetterCount]:
+    """The fan-outs whose jobs the run still has; refused where it has none of them.
+
+    A rerun of what changed gives jobs new numbers where the file has other steps: older letters belong to none then.
+    """
+    known = [fan for fan in fans if _is_known(store, row, state, fan)]
+    if fans and not known:
+        raise ResileError(
+            "letters-unplaced",
+            f"run {row.id} follows another definition since the dead letters of {fans[0].map} were kept, so they can't"
+            " be retried",
+            hint=f"`resile rerun {row.id}` runs the whole map again, `resile dlq purge {row.id}` removes them",
+        )
+    return known
+
+
+def _is_known(store: Store, row: RunRow, state: State, fan: LetterCount) -> bool:
+    """Does the run still have the job of a fan-out, or the job that the outermost scope around it belongs to?"""
+    scope, owner = fan.scope, fan.job
+    while scope not in state.scopes or scope in state.scopes_to_drop:
+        kept = store.kept_scope(row.id, scope)
+        if kept is None:
+            return False
+        scope, owner = kept.outer, kept.body["scope"]["owner"]
+    return owner in state.jobs and (owner != fan.job or owner in state.fans)
 
 
 def _select_letters(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> Iterator[LetterRow]:

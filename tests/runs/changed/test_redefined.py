@@ -9,11 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from resile.commands.client import Client
+from resile.commands.redrive import RedriveCall
 from resile.commands.service.submit import submit_again
 from resile.commands.start.call import Given, ResourceLimits
 from resile.commands.store_handle import StoreHandle
 from resile.core.events import EpochStarted
+from resile.core.state import ROOT
 from resile.engine.replay import fold_log, row_of
+from resile.errors import ResileError
 from resile.model.workflow import FanOut, Workflow
 from tests.runs.changed.place import LIMITS, Place, Quiet
 
@@ -101,3 +104,59 @@ def test_a_run_on_an_executor_stays_there(place: Place) -> None:
     executor = _workflow(run).executor
     assert executor is not None
     assert executor.directory == str(Path("scratch").absolute())
+
+
+def _retry(run: int) -> tuple[int, int]:
+    """Retry the dead letters of a run: how many were selected, and how many succeeded."""
+    with Client.at("state.db") as client:
+        found = client.redrive(RedriveCall(run=run), Quiet(None))
+    return found.selected, found.succeeded
+
+
+def test_dead_letters_of_a_map_that_did_not_run_again(place: Place) -> None:
+    """They can be retried where the map is the same; where it is another one, they are refused."""
+    inner = {"id": "one", "shell": "test ${item} != y || test -e fixed"}
+    steps = {
+        "a": {"shell": "test ! -e broken"},
+        "m": {"needs": "a", "map": {"input": ["x", "y"], "error_policy": {"on_item_failure": "dlq"}, "steps": [inner]}},
+    }
+    place.write({"steps": steps})
+    run = place.run().run
+    Path("broken").touch()
+    place.write({"steps": {**steps, "a": {"shell": "test ! -e broken; "}}})
+    again = place.rerun(run)
+    assert again is not None
+    assert [(job.step, job.status) for job in again.jobs[:2]] == [("a", "failed"), ("m", "canceled")]
+    Path("fixed").touch()
+    assert _retry(run) == (1, 1)
+
+
+def test_dead_letters_of_another_definition(place: Place) -> None:
+    """They are refused with a reason, also in the preview, and can be purged."""
+    inner = {"id": "one", "shell": "test ${item} != y"}
+    steps = {"a": {"shell": "true"}, "m": {"needs": "a", "map": {"input": ["x", "y"], "steps": [inner]}}}
+    place.write({"steps": steps})
+    run = place.run().run
+    place.write({"steps": {"first": {"shell": "true"}, **steps, "a": {"shell": "false"}}})
+    assert place.rerun(run) is not None
+    with Client.at("state.db") as client:
+        for call in (client.preview_redrive, lambda given: client.redrive(given, Quiet(None))):
+            with pytest.raises(ResileError, match="run 1 follows another definition"):
+                call(RedriveCall(run=run))
+
+
+def test_values_of_steps_that_run_again_or_are_gone(place: Place) -> None:
+    """They are no values of the epoch until their steps have run."""
+    steps = {
+        "a": {"shell": "echo 1", "capture": "kept"},
+        "b": {"shell": "echo 2", "capture": "gone"},
+        "c": {"shell": "echo 3", "capture": "again"},
+    }
+    place.write({"steps": steps})
+    run = place.run().run
+    place.write({"steps": {"a": steps["a"], "n": {"shell": "exit 1"}, "c": {**steps["c"], "needs": "n"}}})
+    again = place.rerun(run)
+    assert again is not None
+    store = _store()
+    values = fold_log(store, row_of(store, run)).scopes[ROOT].values
+    assert {name: values.get(name) for name in ("kept", "gone", "again")} == {"kept": "1", "gone": None, "again": None}
