@@ -26,6 +26,7 @@ from resile.executors.local.segments import SegmentReader
 from resile.executors.parsl import slurm
 from resile.executors.parsl.archive import write_archive
 from resile.executors.parsl.cleanup import end_blocks, first_number
+from resile.executors.parsl.former import Former
 from resile.executors.parsl.node import files
 from resile.executors.parsl.nodes import Happening, Key, Node, Nodes
 from resile.executors.parsl.orders import BATCH_MAX, Durations, Item
@@ -84,8 +85,7 @@ class ParslExecutor(SegmentReader):
         self._make_provider = provider_maker(settings, run, label, first_number(settings, label))
         self._durations = Durations()
         self._nodes = Nodes(self._folder)
-        self._former: dict[Key, Happening] = {}
-        self._former_taken: dict[Key, Happening] = {}
+        self._former = Former()
         self._verdicts = Verdicts()
         self._ready: list[Report] = []
         self._submissions = 0
@@ -96,8 +96,8 @@ class ParslExecutor(SegmentReader):
         self._wakeup_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # What nodes of earlier engines have written so far; `find` asks for it.
         for happening in self._nodes.read():
-            self._remember(happening)
-        end_blocks(settings, label, self._nodes, keep=set(self._busy_nodes()))
+            self._former.remember(happening)
+        end_blocks(settings, label, self._nodes, keep=self._former.busy_nodes())
         self._thread = threading.Thread(target=self._guard, name="resile-blocks", daemon=True)
         self._thread.start()
 
@@ -139,14 +139,14 @@ class ParslExecutor(SegmentReader):
         with self._lock:
             self._collect()
             for key, in_doubt in attempts.items():
-                last, taken = self._former.pop(key, None), self._former_taken.pop(key, None)
+                taken, last = self._former.forget(key)
                 item = self._items[key] = Item(sought=True, in_doubt=in_doubt)
                 if taken is not None:
                     item.node, item.submission = taken.node, taken.taken
                 if last is not None:
                     item.node, item.begun = last.node, True
                     self._answer(key, item, last)
-                elif item.node is None or taken is None or taken.dropped:
+                elif taken is None:
                     self._end(key, missing(key, self._now(), in_doubt))
             self._settle_gone()
 
@@ -279,46 +279,35 @@ class ParslExecutor(SegmentReader):
     # --- what nodes have written
 
     def _collect(self) -> None:
-        """Read everything new of all nodes."""
+        """Read everything new of all nodes, and then submit again what they dropped."""
+        dropped = []
         for happening in self._nodes.read():
             item = self._items.get(happening.key)
             if item is None or (item.node not in (None, happening.node) and not happening.taken):
-                self._remember(happening)
+                self._former.remember(happening)
             elif happening.taken:
                 if happening.taken == item.submission:
                     item.node = happening.node
             elif happening.dropped:
                 if happening.dropped == item.submission and item.node is happening.node:
                     item.node = None
-                    self._settle_dropped(happening.key, item)
+                    dropped.append((happening.key, happening.dropped))
             elif item.node is happening.node:
                 self._answer(happening.key, item, happening)
+        # To submit again is to read again: only now, when all that was read has been looked at.
+        for key, submission in dropped:
+            item = self._items.get(key)
+            if item is not None and item.node is None and item.submission == submission:
+                self._settle_unbegun(key, item)
 
-    def _settle_dropped(self, key: Key, item: Item) -> None:
-        """A node has not started an attempt: it was given up, or another engine has the run."""
+    def _settle_unbegun(self, key: Key, item: Item) -> None:
+        """A node has not begun an attempt, and never will: it was given up, the node is gone, or not the engine's."""
         if item.sought:
             self._end(key, missing(key, self._now(), item.in_doubt))
         elif item.is_killed or self._is_draining:
             self._end(key, Withdrawn(*key, self._now()))
         else:
             self._try_again([key], item.submission)
-
-    def _remember(self, happening: Happening) -> None:
-        """Keep what is known of an attempt until `find` asks for it."""
-        if happening.taken or happening.dropped:
-            self._former_taken[happening.key] = happening
-            self._former.pop(happening.key, None)
-        else:
-            self._former[happening.key] = happening
-
-    def _busy_nodes(self) -> list[str]:
-        """The nodes that may still run attempts of an earlier engine."""
-        over = (Ended, Withdrawn, Lost)
-        busy = {one.node.token for one in self._former.values() if not isinstance(one.report, over)}
-        busy |= {
-            one.node.token for key, one in self._former_taken.items() if not one.dropped and key not in self._former
-        }
-        return [token for token in busy if not self._nodes.known[token].is_gone()]
 
     def _answer(self, key: Key, item: Item, happening: Happening) -> None:
         """Report what a line says."""
@@ -395,12 +384,7 @@ class ParslExecutor(SegmentReader):
         """Report what becomes of an attempt that a node had which is gone."""
         if not item.begun:
             item.node = None
-            if item.sought:
-                self._end(key, missing(key, self._now(), item.in_doubt))
-            elif item.is_killed or self._is_draining:
-                self._end(key, Withdrawn(*key, self._now()))
-            else:
-                self._try_again([key], item.submission)
+            self._settle_unbegun(key, item)
         else:
             self._end(key, self._verdicts.of(key, node, item.started_at, self._now(), item.log))
 

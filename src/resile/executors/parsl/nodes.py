@@ -88,16 +88,26 @@ class Node:
         """Has it written more?"""
         return self._spool.has_grown() or self._taken.has_grown()
 
-    def read(self) -> Iterator[Happening]:
-        """What it has written since the last call; what it takes before what becomes of that."""
-        taken = self._taken.read()
-        for line in taken:
+    def read(self) -> list[Happening]:
+        """What it has written since the last call; what it takes before what becomes of that.
+
+        It writes that it takes an attempt before it starts it: who reads in the other order misses no taking.
+        """
+        became = list(self._read_spool())
+        return [*self._read_taken(), *became]
+
+    def _read_taken(self) -> Iterator[Happening]:
+        """What it has taken or dropped."""
+        for line in self._taken.read():
             words = line.split()
             kind, key, submission = words[0], wire.decode_attempt(words), words[3].decode()
             if kind == files.TAKES:
                 yield Happening(key, self, taken=submission)
             else:
                 yield Happening(key, self, dropped=submission)
+
+    def _read_spool(self) -> Iterator[Happening]:
+        """What became of its attempts."""
         for line in self._spool.read():
             words = line.split()
             if words[0] == wire.HEADER:
@@ -190,8 +200,7 @@ class Nodes:
         self.look()
         return len(self.known) > count or any(node.has_grown() for node in list(self.known.values()))
 
-    def read(self) -> Iterator[Happening]:
+    def read(self) -> list[Happening]:
         """What all nodes have written since the last call."""
         self.look()
-        for node in list(self.known.values()):
-            yield from node.read()
+        return [happening for node in list(self.known.values()) for happening in node.read()]
