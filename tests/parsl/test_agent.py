@@ -110,6 +110,21 @@ def test_what_was_given_up_never_starts(bench: Bench) -> None:
     assert (bench.folder / "ran").exists()
 
 
+def test_what_was_only_revoked_goes_on_if_it_runs(bench: Bench) -> None:
+    """An engine that gives up a submission ends no attempt that a node has started by it."""
+    bench.order(b"R 2 1 5.2")
+    first = bench.submit("5.1", launch_of(1, f"until test -e {bench.folder}/go; do sleep 0.05; done"))
+    wait_for("it runs", lambda: bench.reports(Started))
+    bench.order(b"R 1 1 5.1")
+    # The agent reads all orders before it starts an attempt, so it has read this one, too.
+    assert bench.submit("5.2", launch_of(2, "exit 0")).recv(1) == b"1"
+    assert bench.dropped() == ["5.2"]
+    (bench.folder / "go").touch()
+    assert first.recv(1) == b"1"
+    (ended,) = [one.report for one in bench.reports(Ended) if isinstance(one.report, Ended)]
+    assert (ended.job, ended.reason, ended.wait_status) == (1, "", 0)
+
+
 def test_nothing_starts_behind_a_closed_fence(bench: Bench) -> None:
     """Once a newer engine has the run, an older one starts nothing."""
     Fence(str(bench.folder), 6, lambda: None)

@@ -130,7 +130,7 @@ class ParslExecutor(SegmentReader):
             if item is None:
                 return
             item.is_killed = True
-            if self._give_up(key, item):
+            if self._give_up(key, item, files.END):
                 self._end(key, Withdrawn(job, attempt, self._now()))
             elif item.node is not None and item.node.is_lonely():
                 item.node.end_leftovers({key: item.leader})
@@ -243,19 +243,25 @@ class ParslExecutor(SegmentReader):
         """What Parsl calls when a task is over: it wakes the engine up."""
 
         def wake(future: Future[None]) -> None:
-            with self._lock:
-                pool.tasks -= 1
-                if future.cancelled() or future.exception() is not None:
-                    self._try_again(batch, submission)
+            # Nobody hears an exception of a callback: the engine raises it.
+            try:
+                with self._lock:
+                    pool.tasks -= 1
+                    is_lost = future.cancelled() or future.exception() is not None
+                    if is_lost and not self._is_closed.is_set():
+                        self._try_again(batch, submission)
+            except BaseException as problem:
+                self._problem = problem
             self._wake()
 
         return wake
 
     def _try_again(self, keys: Sequence[Key], submission: str) -> None:
-        """Parsl has lost a task: submit again what no node has taken."""
+        """Parsl has lost a task: submit again what no node has taken; what one has taken goes on."""
+        self._collect()
         for key in keys:
             item = self._items.get(key)
-            if item is None or item.submission != submission or item.launch is None:
+            if item is None or item.submission != submission or item.launch is None or item.node is not None:
                 continue
             if self._give_up(key, item) and not item.is_killed:
                 item.submission, item.pool = "", None
@@ -263,15 +269,14 @@ class ParslExecutor(SegmentReader):
                 self._waiting.setdefault(shape, []).insert(0, key)
         self._has_work.set()
 
-    def _give_up(self, key: Key, item: Item) -> bool:
-        """Give up a submission; True if the attempt never starts by it, False if a node has it and will end it."""
+    def _give_up(self, key: Key, item: Item, order: bytes = files.REVOKE) -> bool:
+        """Give up a submission; True if the attempt never starts by it, False if a node has it, which obeys `order`."""
         if not item.submission:
             for keys in self._waiting.values():
                 if key in keys:
                     keys.remove(key)
             return item.node is None
-        words = b"%s %d %d %s" % (files.END, *key, item.submission.encode())
-        files.append(self._orders, [words])
+        files.append(self._orders, [b"%s %d %d %s" % (order, *key, item.submission.encode())])
         if item.node is None:
             self._collect()
         return key in self._items and item.node is None

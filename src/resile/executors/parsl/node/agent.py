@@ -268,7 +268,7 @@ class Agent:
                 continue
             key, submission = wire.decode_attempt(words), words[3].decode()
             self.revoked.add((key, submission))
-            if self.taken.get(key) == submission:
+            if words[0] == files.END and self.taken.get(key) == submission:
                 for launcher in self.launchers:
                     if key in launcher.open:
                         launcher.send(wire.kill_frame(*key))

@@ -1,6 +1,7 @@
 """The files by which an engine and its nodes know of each other, in the folder of an epoch on the shared disk.
 
-    cluster/orders                the engine appends: `K job attempt submission` end it; `D number` withdraw what waits
+    cluster/orders                the engine appends: `K job attempt submission` end it, or never start it; `R …` never
+                                  start it, but let it go on if it has started; `D number` withdraw what waits
     cluster/node.pyz              the program of the nodes
     launcher/TOKEN/node           which machine, block and allocation this is; its time stamp is a sign of life
     launcher/TOKEN/taken          `T job attempt submission`: the node is about to start it; `X …`: it never will
@@ -23,7 +24,7 @@ from resile.executors.local.spool import with_checksum, without_checksum
 
 CLUSTER, ORDERS, ARCHIVE = "cluster", "orders", "node.pyz"
 NODE, TAKEN, FATE = "node", "taken", "fate"
-END, DRAIN = b"K", b"D"
+END, REVOKE, DRAIN = b"K", b"R", b"D"
 TAKES, DROPS = b"T", b"X"
 # What FATE says where the allocation is about to end.
 EXPIRES = "the allocation is about to end"
