@@ -48,11 +48,10 @@ class HandNode:
         files.append(self._spool, [line.rstrip()])
 
 
-@contextmanager
-def executor_in(folder: Path, number: int = 5, **settings: Any) -> Iterator[ParslExecutor]:
+def open_executor(folder: Path, number: int = 5, **settings: Any) -> ParslExecutor:
     """An executor of this process; it starts Parsl only if something waits for a block."""
     folder.mkdir(exist_ok=True)
-    executor = ParslExecutor(
+    return ParslExecutor(
         str(folder),
         settings=ExecutorSettings(directory=str(folder), **settings),
         run=1,
@@ -62,6 +61,12 @@ def executor_in(folder: Path, number: int = 5, **settings: Any) -> Iterator[Pars
         directory=b"/",
         fence=Fence(str(folder), number, lambda: None),
     )
+
+
+@contextmanager
+def executor_in(folder: Path, number: int = 5, **settings: Any) -> Iterator[ParslExecutor]:
+    """Such an executor, which is closed with the test."""
+    executor = open_executor(folder, number, **settings)
     try:
         yield executor
     finally:

@@ -11,7 +11,7 @@ import time
 from resile.executors.local import processes
 from resile.executors.parsl import slurm
 from resile.executors.parsl.node import files
-from resile.executors.parsl.nodes import Nodes
+from resile.executors.parsl.nodes import Identity, Nodes
 from resile.model.executor import ExecutorSettings
 
 SECONDS_MAX = 8.0
@@ -29,10 +29,18 @@ def first_number(settings: ExecutorSettings, label: str) -> int:
 def end_blocks(settings: ExecutorSettings, label: str, nodes: Nodes, keep: set[str]) -> None:
     """End all blocks of a run but those of the nodes to `keep`, which still run something."""
     kept = {node.identity for token, node in nodes.known.items() if token in keep and node.identity is not None}
-    kept_allocations = {identity.allocation for identity in kept}
-    if settings.provider == "slurm" and slurm.is_there():
-        open_ones = [one for one in slurm.allocations_of(label) if not one.is_over]
-        slurm.cancel(one.id for one in open_ones if one.id not in kept_allocations)
+    # The blocks here end even if Slurm does not answer.
+    try:
+        if settings.provider == "slurm" and slurm.is_there():
+            kept_allocations = {identity.allocation for identity in kept}
+            open_ones = [one for one in slurm.allocations_of(label) if not one.is_over]
+            slurm.cancel(one.id for one in open_ones if one.id not in kept_allocations)
+    finally:
+        _end_processes(nodes, kept)
+
+
+def _end_processes(nodes: Nodes, kept: set[Identity]) -> None:
+    """End the agents on this machine but those to keep, and what is left of their blocks."""
     found = {node.identity for node in nodes.known.values() if node.identity is not None} - kept
     found = {identity for identity in found if identity.is_here() and identity.tag not in {one.tag for one in kept}}
     for identity in found:

@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from msgspec.structs import replace
 
@@ -186,13 +186,19 @@ class ParslExecutor(SegmentReader):
         self._has_work.set()
         self._thread.join()
         is_over = finished or not self._items
-        for pool in self._pools.values():
-            pool.close(cancel=is_over)
-        if is_over:
-            self._nodes.look()
-            end_blocks(self._settings, self._label, self._nodes, keep=set())
-        os.close(self._wakeup_fd)
-        self._fence.close()
+        # The last one first; each is called even if one before it raises.
+        with ExitStack() as left:
+            left.callback(self._fence.close)
+            left.callback(os.close, self._wakeup_fd)
+            if is_over:
+                left.callback(self._end_blocks)
+            for pool in self._pools.values():
+                left.callback(pool.close, cancel=is_over)
+
+    def _end_blocks(self) -> None:
+        """End all blocks of the run."""
+        self._nodes.look()
+        end_blocks(self._settings, self._label, self._nodes, keep=set())
 
     # --- on the way to a node
 
@@ -382,7 +388,11 @@ class ParslExecutor(SegmentReader):
         identity = node.identity
         if identity is None or not identity.allocation or identity.agent() is not None:
             return False
-        found = slurm.look_up([identity.allocation]).get(identity.allocation)
+        try:
+            found = slurm.look_up([identity.allocation]).get(identity.allocation)
+        except ResileError:
+            # Asked again at the next look.
+            return False
         return found is not None and found.is_over
 
     def _settle(self, key: Key, item: Item, node: Node) -> None:
@@ -468,8 +478,7 @@ class ParslExecutor(SegmentReader):
         limit = self._settings.queue_limit_seconds
         if not pool.stuck_since or now() - pool.stuck_since < limit:
             return
-        known = slurm.look_up(pool.jobs()) if self._settings.provider == "slurm" else {}
-        reason = "; ".join(map(str, known.values())) or pool.problem or "the batch system gives no reason"
+        reason = pool.reason()
         with self._lock:
             pool.stuck_since = 0.0
             for key, item in list(self._items.items()):

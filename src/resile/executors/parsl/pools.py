@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from resile.errors import ResileError
 from resile.executors.contract import Share
+from resile.executors.parsl import slurm
 from resile.executors.parsl.node import files
 from resile.model.executor import ExecutorSettings
 
@@ -36,6 +38,8 @@ HEARTBEAT_SECONDS = 5
 HEARTBEAT_SECONDS_MAX = 30
 AGAIN_SECONDS = 1.0
 AGAIN_SECONDS_MAX = 30.0
+# A batch system that does not answer for so long stops the run.
+SILENT_SECONDS_MAX = 600.0
 
 
 class Shape(Struct, frozen=True):
@@ -108,6 +112,8 @@ class Pool:
         self._make_provider = make_provider
         self._executor: HighThroughputExecutor | None = None
         self._again_at = 0.0
+        # Since when the batch system does not answer.
+        self._silent_since = 0.0
         self._again_seconds = AGAIN_SECONDS
 
     @property
@@ -172,7 +178,7 @@ class Pool:
         """Have as many blocks as `work` attempts need: ask for more, or end idle ones."""
         assert self._executor is not None
         settings = self.settings
-        self._executor.poll_facade()
+        self._poll(now)
         status = self._executor.status_facade
         for name in [name for name in self.blocks if name not in status or status[name].terminal]:
             block = self.blocks.pop(name)
@@ -193,6 +199,19 @@ class Pool:
         elif not self.stuck_since:
             self.stuck_since = now
 
+    def _poll(self, now: float) -> None:
+        """Ask the batch system how the blocks are; for a while it may not answer."""
+        assert self._executor is not None
+        try:
+            self._executor.poll_facade()
+        except Exception as error:
+            self._silent_since = self._silent_since or now
+            if now - self._silent_since > SILENT_SECONDS_MAX:
+                raise
+            self.problem = f"the batch system does not say how its jobs are: {error}"
+        else:
+            self._silent_since = 0.0
+
     def _ask(self, count: int, now: float) -> None:
         """Ask the batch system for blocks."""
         assert self._executor is not None
@@ -208,21 +227,27 @@ class Pool:
         self._again_at = now + self._again_seconds
         self._again_seconds = min(2 * self._again_seconds, AGAIN_SECONDS_MAX)
 
-    def jobs(self) -> list[str]:
-        """The jobs of the batch system that are this pool's."""
-        return [block.job for block in self.blocks.values()]
+    def reason(self) -> str:
+        """Why no block comes, by the batch system's word."""
+        try:
+            jobs = [block.job for block in self.blocks.values()]
+            known = slurm.look_up(jobs) if self.settings.provider == "slurm" else {}
+        except ResileError as error:
+            return error.message
+        return "; ".join(map(str, known.values())) or self.problem or "the batch system gives no reason"
 
     def close(self, *, cancel: bool) -> None:
         """Stop Parsl's executor; with `cancel` end the blocks, which otherwise go on with what they have."""
         if self._executor is None:
             return
-        if cancel:
-            running = [job for name, job in self._executor.blocks_to_job_id.items() if name in self.blocks]
-            if running:
-                assert self._executor.provider is not None
-                self._executor.provider.cancel(running)
-        self._executor.shutdown()
-        self._executor = None
+        executor, self._executor = self._executor, None
+        try:
+            running = [job for name, job in executor.blocks_to_job_id.items() if name in self.blocks]
+            if cancel and running:
+                assert executor.provider is not None
+                executor.provider.cancel(running)
+        finally:
+            executor.shutdown()
 
 
 def _message_of(status: Any) -> str:

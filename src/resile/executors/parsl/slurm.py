@@ -18,6 +18,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from resile.errors import ResileError
+
 SECONDS_MAX = 30.0
 END_SECONDS_MAX = 5.0
 AGAIN_SECONDS = 0.1
@@ -27,6 +29,8 @@ OVER = {
 }  # fmt: skip
 _FIELD = re.compile(r"(\w+(?:[:/]\w+)?)=(\S*)")
 _MEMORY = re.compile(r"exceeded (?:job |step )?memory limit|oom.kill|out of memory", re.IGNORECASE)
+# What Slurm says of an allocation that it no longer has.
+_FORGOTTEN = "Invalid job id"
 STDERR_BYTES = 16384
 
 
@@ -107,20 +111,28 @@ def _seconds(text: str) -> float | None:
 
 
 def look_up(ids: Iterable[str]) -> dict[str, Allocation]:
-    """What Slurm knows of these allocations; one that it has forgotten is not there."""
+    """What Slurm knows of these allocations; one that it has forgotten is not there. Raises if Slurm does not say."""
     found = {}
     for number in ids:
         code, text = call("scontrol", "--oneliner", "show", "job", number)
+        if code and _FORGOTTEN not in text:
+            raise _failure("scontrol", text)
         allocation = parse_allocation(text) if not code else None
         if allocation is not None:
             found[number] = allocation
     return found
 
 
+def _failure(command: str, text: str) -> ResileError:
+    """The error of one of Slurm's commands that failed."""
+    hint = "is the controller up? `scontrol ping` says so"
+    return ResileError("slurm-failed", f"Slurm's `{command}` failed: {text or 'it says nothing'}", hint=hint)
+
+
 def wait_for_end(number: str) -> Allocation | None:
     """An allocation once Slurm knows how it ended, or as it is after some seconds; None if Slurm has forgotten it.
 
-    Slurm may still be ending it when its processes are gone.
+    Slurm may still be ending it when its processes are gone. Raises if Slurm does not say.
     """
     deadline = time.monotonic() + END_SECONDS_MAX
     while True:
@@ -136,17 +148,23 @@ def allocations_of(comment: str) -> list[Allocation]:
 
 
 def all_allocations() -> list[Allocation]:
-    """All allocations that Slurm still has, ended ones too."""
+    """All allocations that Slurm still has, ended ones too. Raises if Slurm does not say."""
     code, text = call("scontrol", "--oneliner", "show", "job")
-    found = [] if code else [parse_allocation(line) for line in text.splitlines()]
+    if code:
+        raise _failure("scontrol", text)
+    found = [parse_allocation(line) for line in text.splitlines()]
     return [one for one in found if one is not None]
 
 
 def cancel(ids: Iterable[str]) -> None:
-    """Cancel these allocations."""
+    """Cancel these allocations. Raises if one of them goes on all the same."""
     wanted = list(ids)
-    if wanted:
-        call("scancel", *wanted)
+    if not wanted:
+        return
+    code, text = call("scancel", *wanted)
+    # It also fails for one that has ended meanwhile.
+    if code and any(not one.is_over and one.state != "COMPLETING" for one in look_up(wanted).values()):
+        raise _failure("scancel", text)
 
 
 def kind_of(allocation: Allocation) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from errno import EINVAL, ETIMEDOUT
 
 from msgspec.structs import replace
 
+from resile.errors import ResileError
 from resile.executors.contract import Ended, Launch, Lost, Report, Withdrawn
 from resile.executors.parsl import slurm
 from resile.executors.parsl.node import files
@@ -16,6 +18,8 @@ from resile.model.limits import size
 SIGKILL = 9
 # How often an attempt of a job may be preempted at no cost.
 PREEMPTIONS_MAX = 10
+# Slurm is asked again about an allocation that it was still ending.
+ASK_AGAIN_SECONDS = 10.0
 _WORDS = {"timeout": "the allocation's time is over", "oom": "out of memory"}
 
 
@@ -24,6 +28,8 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._preemptions: dict[int, int] = {}
+        # What Slurm said of allocations, and when.
+        self._said: dict[str, tuple[float, slurm.Allocation | None]] = {}
 
     def of_ended(self, ended: Ended, node: Node) -> Report:
         """The end of an attempt that its node ended; one that ended well before the allocation did costs nothing."""
@@ -41,7 +47,10 @@ class Verdicts:
         if identity is None or not identity.allocation:
             fate = node.fate() or "its block died while it ran"
             return Lost(*key, at, f"{name_of(node)}: {fate}", log)
-        found = slurm.wait_for_end(identity.allocation)
+        try:
+            found = self._end_of(identity.allocation)
+        except ResileError as error:
+            return Lost(*key, at, f"the allocation {identity.allocation} in which it ran is gone: {error.message}", log)
         if found is None:
             return Lost(*key, at, f"Slurm no longer knows the allocation {identity.allocation} in which it ran", log)
         kind = slurm.kind_of(found)
@@ -54,6 +63,15 @@ class Verdicts:
                 return Withdrawn(*key, at, started=True, why=f"preempted: {found}")
             return Lost(*key, at, f"preempted {times} times: {found}", log)
         return Lost(*key, at, str(found), log)
+
+    def _end_of(self, allocation: str) -> slurm.Allocation | None:
+        """How an allocation ended; Slurm is asked once for all attempts that end with it."""
+        at, found = self._said.get(allocation, (0.0, None))
+        is_known = allocation in self._said and (found is None or found.is_over)
+        if not is_known and (not at or time.monotonic() - at > ASK_AGAIN_SECONDS):
+            found = slurm.wait_for_end(allocation)
+            self._said[allocation] = time.monotonic(), found
+        return found
 
 
 def name_of(node: Node) -> str:
