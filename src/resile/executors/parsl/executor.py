@@ -23,7 +23,6 @@ from resile.executors.contract import Adopted, Ended, Launch, Lost, Records, Rep
 from resile.executors.fence import Fence
 from resile.executors.local import processes, wire
 from resile.executors.local.segments import SegmentReader
-from resile.executors.parsl import slurm
 from resile.executors.parsl.archive import write_archive
 from resile.executors.parsl.cleanup import end_blocks, first_number
 from resile.executors.parsl.former import Former
@@ -369,31 +368,22 @@ class ParslExecutor(SegmentReader):
         for key, item in self._items.items():
             if item.node is not None:
                 held.setdefault(item.node.token, []).append(key)
+        self._verdicts.begin_round()
         for token, keys in held.items():
             node = self._nodes.known[token]
-            if not self._is_over(node):
+            if not self._verdicts.is_over(node):
                 continue
             # It may have written more in its last moments.
             self._collect()
             left = {key: one for key in keys if (one := self._items.get(key)) is not None and one.node is node}
+            if not node.is_dead():
+                # Should it come back, it ends them.
+                taken = {key: item.submission.encode() for key, item in left.items() if item.submission}
+                files.append(self._orders, [b"%s %d %d %s" % (files.END, *key, name) for key, name in taken.items()])
             for key, item in left.items():
                 self._settle(key, item, node)
             # No other attempt of these jobs starts before: the engine has not seen the reports.
             node.end_leftovers({key: item.leader for key, item in left.items()})
-
-    def _is_over(self, node: Node) -> bool:
-        """Is a node gone, by its own signs or by the batch system's word?"""
-        if node.is_gone():
-            return True
-        identity = node.identity
-        if identity is None or not identity.allocation or identity.agent() is not None:
-            return False
-        try:
-            found = slurm.look_up([identity.allocation]).get(identity.allocation)
-        except ResileError:
-            # Asked again at the next look.
-            return False
-        return found is not None and found.is_over
 
     def _settle(self, key: Key, item: Item, node: Node) -> None:
         """Report what becomes of an attempt that a node had which is gone."""

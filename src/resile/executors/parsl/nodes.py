@@ -143,32 +143,36 @@ class Node:
             return ""
 
     def is_gone(self) -> bool:
-        """Can nothing that this node has go on, or be written by it?"""
+        """Does nothing suggest that this node goes on?"""
+        return self.is_dead() or self.is_silent()
+
+    def is_dead(self) -> bool:
+        """Is it certain that nothing that this node has goes on, or is written by it?"""
         identity = self.identity
         if identity is None:
-            return self._is_silent()
+            return False
         if identity.is_here():
             is_alive = self.author is not None and recovery.is_alive(self.author)
             return not is_alive and identity.agent() is None
-        if identity.host == os.uname().nodename:
-            # The machine has started again since.
-            return True
-        return self._is_silent()
+        # The machine has started again since.
+        return identity.host == os.uname().nodename
 
     def is_lonely(self) -> bool:
         """Does its launcher run on this machine without an agent, so that no order reaches it?"""
         identity = self.identity
         return identity is not None and identity.is_here() and identity.agent() is None
 
-    def _is_silent(self) -> bool:
-        """Has it given no sign of life for long? By this machine's clock, as those of others may differ."""
+    def is_silent(self, seconds: float = SILENT_SECONDS_MAX) -> bool:
+        """Has a node of another machine given no sign of life for so long? By this machine's clock, not by its own."""
+        if self.identity is not None and self.identity.is_here():
+            return False
         try:
             beat = os.stat(os.path.join(self.folder, files.NODE)).st_mtime
         except OSError:
             beat = 0.0
         if beat != self._seen_beat:
             self._seen_beat, self._seen_at = beat, time.monotonic()
-        return time.monotonic() - self._seen_at > SILENT_SECONDS_MAX
+        return time.monotonic() - self._seen_at > seconds
 
     def end_leftovers(self, keys: dict[Key, tuple[int, float] | None]) -> None:
         """End what a node on this machine left of these attempts: their leaders and when those were born."""

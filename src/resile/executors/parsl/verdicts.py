@@ -20,6 +20,8 @@ SIGKILL = 9
 PREEMPTIONS_MAX = 10
 # Slurm is asked again about an allocation that it was still ending.
 ASK_AGAIN_SECONDS = 10.0
+# Slurm is asked about the allocation of a node that gave no sign of life for some beats.
+QUIET_SECONDS = 6.0
 _WORDS = {"timeout": "the allocation's time is over", "oom": "out of memory"}
 
 
@@ -28,8 +30,34 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._preemptions: dict[int, int] = {}
+        self._looked: dict[str, slurm.Allocation | None] = {}
         # What Slurm said of allocations, and when.
         self._said: dict[str, tuple[float, slurm.Allocation | None]] = {}
+
+    def begin_round(self) -> None:
+        """A new look at all nodes: Slurm is asked about each allocation at most once in it."""
+        self._looked.clear()
+
+    def is_over(self, node: Node) -> bool:
+        """Can nothing that a node has go on? A silent one is not over before Slurm has ended its allocation."""
+        identity = node.identity
+        if node.is_dead() or identity is None or not identity.allocation:
+            return node.is_gone()
+        is_quiet = identity.agent() is None if identity.is_here() else node.is_silent(QUIET_SECONDS)
+        if not is_quiet:
+            return False
+        try:
+            if identity.allocation not in self._looked:
+                self._looked[identity.allocation] = slurm.look_up([identity.allocation]).get(identity.allocation)
+            found = self._looked[identity.allocation]
+            if found is None:
+                return node.is_silent()
+            if not found.is_over and node.is_silent():
+                slurm.cancel([identity.allocation])
+        except ResileError:
+            # Asked again at the next look.
+            return False
+        return found.is_over
 
     def of_ended(self, ended: Ended, node: Node) -> Report:
         """The end of an attempt that its node ended; one that ended well before the allocation did costs nothing."""

@@ -97,8 +97,9 @@ class NodeLauncher:
         os.rename(path + ".new", path)
 
     def beat(self) -> None:
-        """Give a sign of life."""
-        os.utime(os.path.join(self.folder, files.NODE))
+        """Give a sign of life, if the disk takes it just now."""
+        with suppress(OSError):
+            os.utime(os.path.join(self.folder, files.NODE))
 
     def take(self, words: list[bytes]) -> None:
         """Write that these attempts are about to start, or (with `X`) that they never will."""
