@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from resile.executors.contract import Ended, Launch, Started, Withdrawn
-from resile.executors.fence import Fence
+from resile.executors.contract import Ended, Launch, Lost, Started, Withdrawn
+from resile.executors.fence import Fence, FenceReader
 from resile.executors.parsl.archive import write_archive
 from resile.executors.parsl.node import files
 from resile.executors.parsl.nodes import Happening, Nodes
@@ -133,6 +133,14 @@ def test_nothing_starts_behind_a_closed_fence(bench: Bench) -> None:
     assert not (bench.folder / "ran").exists()
 
 
+def test_a_fence_that_can_not_be_read_is_closed(tmp_path: Path) -> None:
+    """Nothing starts while nobody knows who drives the run."""
+    reader = FenceReader()
+    reader.watch(os.fsencode(tmp_path))
+    assert reader.is_closed()
+    reader.close()
+
+
 def test_a_worker_that_dies_leaves_its_attempt(bench: Bench) -> None:
     """The connection of a worker ends; its attempt goes on to its end."""
     client = bench.submit("5.1", launch_of(1, f"until test -e {bench.folder}/go; do sleep 0.05; done"))
@@ -176,3 +184,19 @@ def test_a_damaged_line_is_passed_over(bench: Bench) -> None:
     path.write_bytes(whole)
     bench.nodes = Nodes(str(bench.folder))
     assert len(bench.reports(Ended)) == 1
+
+
+@pytest.mark.slow
+def test_a_launcher_that_does_not_end_is_killed(bench: Bench) -> None:
+    """A stopped launcher can't obey: after a limit the agent kills it, and ends what it left."""
+    bench.submit("5.1", launch_of(1, "sleep 1000"))
+    started = wait_for("it runs", lambda: bench.reports(Started))
+    author = started[0].node.author
+    assert author is not None
+    os.kill(author.pid, signal.SIGSTOP)
+    bench.agent.send_signal(signal.SIGTERM)
+    assert bench.agent.wait(120) == 0
+    assert [one.key for one in bench.reports(Lost)] == [(1, 1)]
+    assert isinstance(started[0].report, Started)
+    for pid in (author.pid, started[0].report.pid):
+        wait_for("it is gone", lambda pid=pid: not os.path.exists(f"/proc/{pid}"))

@@ -42,7 +42,11 @@ class FenceReader:
 
     def is_closed(self) -> bool:
         """Has a newer engine closed the fence, so that nothing may start for the present one?"""
-        return self._file < 0 or posix.pread(self._file, 1, 0) != OPEN
+        try:
+            return self._file < 0 or posix.pread(self._file, 1, 0) != OPEN
+        except OSError:
+            # Such as a file on a shared disk that is gone by now.
+            return True
 
     def close(self) -> None:
         """Look no more."""

@@ -113,13 +113,16 @@ class Agent:
 
     def end_manager(self) -> None:
         """End Parsl's manager with its workers."""
-        with suppress(OSError):
-            os.killpg(self.manager, signal.SIGKILL)
+        if self.manager:
+            with suppress(OSError):
+                os.killpg(self.manager, signal.SIGKILL)
         tag = processes.attempt_tag(str(self.identity["tag"]).encode(), files.BLOCK)
         processes.end_orphans({tag: None})
         with suppress(OSError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                if pid == self.manager:
+                    # From now on another process may get this number.
+                    self.manager = 0
 
     # --- the loop
 
@@ -256,9 +259,10 @@ class Agent:
                             self._dismiss(client, b"1")
 
     def _obey(self) -> None:
-        """Do what the engine has ordered since the last look."""
-        if not self.orders.has_grown():
-            return
+        """Do what the engine has ordered since the last look.
+
+        The file is opened each time: what `stat` says of one on a shared disk may be old.
+        """
         for line in self.orders.read():
             words = line.split()
             if words[0] == files.DRAIN:

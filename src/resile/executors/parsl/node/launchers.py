@@ -116,9 +116,11 @@ class NodeLauncher:
             self.connection.sendall(frame)
 
     def receive(self) -> list[Key]:
-        """Read new lines; the attempts that have ended."""
+        """Read new lines; the attempts that have ended. Raises TimeoutError where the connection has a limit."""
         try:
             data = self.connection.recv(RECEIVE_BYTES)
+        except TimeoutError:
+            raise
         except OSError:
             data = b""
         if not data:
@@ -170,7 +172,8 @@ class NodeLauncher:
             try:
                 self.receive()
             except TimeoutError:
-                os.kill(self.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
 
     def write_fate(self, why: str) -> None:
         """Write why the attempts here are about to end."""
