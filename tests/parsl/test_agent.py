@@ -24,7 +24,7 @@ from tests.parsl.cluster_runs import wait_for
 class Bench:
     """An agent whose manager only says where the agent listens, and waits."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seconds: str = "0", grace: str = "0", provider: str = "local") -> None:
         self.folder = folder
         (folder / "launcher").mkdir()
         (folder / "cluster").mkdir()
@@ -32,8 +32,9 @@ class Bench:
         write_archive(str(archive))
         self.fence = Fence(str(folder), 5, lambda: None)
         manager = f"echo $RESILE_NODE_SOCKET > {folder}/address; exec sleep 1000"
-        words = [sys.executable, "-S", "-E", str(archive), str(folder), "0", "0", "2", "0", "sh", "-c", manager]
-        self.agent = subprocess.Popen(words)
+        options = ["0", "0", "2", seconds, grace, provider]
+        words = [sys.executable, "-S", "-E", str(archive), str(folder), *options, "sh", "-c", manager]
+        self.agent = subprocess.Popen(words, env={**os.environ, "SLURM_JOB_ID": "77"})
         address = folder / "address"
         wait_for("the agent listens", lambda: address.exists() and address.read_text().endswith("\n"))
         self.address = address.read_text().strip()
@@ -200,3 +201,29 @@ def test_a_launcher_that_does_not_end_is_killed(bench: Bench) -> None:
     assert isinstance(started[0].report, Started)
     for pid in (author.pid, started[0].report.pid):
         wait_for("it is gone", lambda pid=pid: not os.path.exists(f"/proc/{pid}"))
+
+
+@pytest.mark.slow
+def test_before_its_end_a_node_tells_its_attempts(tmp_path: Path) -> None:
+    """SIGTERM, and then the time that is left instead of their own grace; what does not end in it is killed."""
+    bench = Bench(tmp_path, seconds="10", grace="4", provider="slurm")
+    own = Launch(1, 1, (b"sh", b"-c", b"trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done"), grace_seconds=0.0)
+    deaf = Launch(2, 1, (b"sh", b"-c", b"trap '' TERM; while :; do sleep 0.05; done"), grace_seconds=1000.0)
+    bench.submit("5.1", own, deaf)
+    assert bench.agent.wait(60) == 0
+    ended = {one.key: one.report.wait_status for one in bench.reports(Ended) if isinstance(one.report, Ended)}
+    assert ended == {(1, 1): 0, (2, 1): signal.SIGKILL}
+    (node,) = bench.nodes.known.values()
+    assert node.fate() == files.EXPIRES
+
+
+@pytest.mark.parametrize(("provider", "allocation"), [("local", ""), ("slurm", "77")])
+def test_only_blocks_of_slurm_are_allocations(tmp_path: Path, provider: str, allocation: str) -> None:
+    """An engine in an allocation of its own has blocks on its machine: those are not that allocation."""
+    bench = Bench(tmp_path, provider=provider)
+    assert bench.submit("5.1", launch_of(1, "exit 0")).recv(1) == b"1"
+    bench.agent.terminate()
+    assert bench.agent.wait(60) == 0
+    ((one, *_),) = [bench.reports(Ended)]
+    assert one.node.identity is not None
+    assert one.node.identity.allocation == allocation

@@ -13,6 +13,8 @@ from resile.dialects.compile import compile_text
 from resile.dialects.executor_file import read_executor_file
 from resile.dialects.native.writer.document import emit
 from resile.errors import ResileError
+from resile.executors.contract import Share
+from resile.executors.parsl.pools import shape_of
 from resile.model.executor import ExecutorSettings
 
 WHOLE = """
@@ -65,6 +67,7 @@ def test_every_key_has_a_meaning(tmp_path: Path) -> None:
         ('[executor]\nkind = "parsl"\ndirectory = "/x"\nprovider = "slrum"\n', 4, 1, "slurm"),
         ('[executor]\nkind = "parsl"\ndirectory = "/x"\nidle = "soon"\n', 4, 1, "30s"),
         ('[executor]\nkind = "parsl"\ndirectory = "/x"\naccount = "a b; c"\n', 4, 1, ""),
+        ('[executor]\nkind = "parsl"\ndirectory = "/x"\nwalltime = "30s"\ngrace = "30s"\n', 5, 1, "a tenth"),
         ('[executor]\nkind = "parsl"\n', 1, 2, "directory"),
         ('[executor]\ndirectory = "/x"\n', 1, 2, "parsl"),
         ('[executer]\nkind = "parsl"\n', 1, 2, "executor"),
@@ -78,6 +81,16 @@ def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, text: str, line
         read_executor_file(path)
     assert refused.value.where == f"{path}:{line}:{column}"
     assert hint in refused.value.hint
+
+
+def test_the_grace_fits_a_short_walltime(tmp_path: Path) -> None:
+    """Without `grace` it is a minute, or a quarter of the walltime; a longer step has it beyond its limit."""
+    text = '[executor]\nkind = "parsl"\nprovider = "slurm"\ndirectory = "/x"\nwalltime = "{}"\n'
+    short = read_executor_file(written(tmp_path, text.format("00:01:00")))
+    assert short.grace_seconds == 15.0
+    assert read_executor_file(written(tmp_path, text.format("01:00:00"))).grace_seconds == 60.0
+    assert shape_of(short, Share(), 60.0).walltime_seconds == 0.0
+    assert shape_of(short, Share(), 61.0).walltime_seconds == 76.0
 
 
 def test_a_native_file_says_the_same(tmp_path: Path) -> None:

@@ -81,13 +81,13 @@ def test_time_limit_of_a_step(place: Place) -> None:
 
 
 def test_time_limit_of_an_allocation(place: Place) -> None:
-    """TIMEOUT of the allocation is the kind timeout, and the message names it."""
+    """The end of an allocation is the kind timeout, and the message names it."""
     place.describe(provider="slurm", partition="debug", idle="10s", walltime="00:01:00")
     done = place.run("resile: 1\nsteps:\n  slow: {shell: 'sleep 1000'}\n")
     assert done.returncode == 1, done.stderr
     (failed,) = attempts_of(place, "slow", "attempt_failed")
     assert failed["kind"] == "timeout"
-    assert "TIMEOUT" in str(failed["message"])
+    assert "the allocation's time is over" in str(failed["message"])
 
 
 def test_a_step_that_saves_its_work_before_the_allocation_ends(place: Place) -> None:

@@ -9,7 +9,7 @@ arguments nor environment can contain:
                        settings that the attempts of one run share, in a launcher of many runs (launcher/profiles.py)
     Q profile          forget these settings
     S job attempt timeout[ memory] grace cwd nargv nfallback after argv... fallback... NAME=value...
-    K job attempt      end it: SIGTERM, grace, SIGKILL; a queued one is withdrawn
+    K job attempt [grace]  end it: SIGTERM, grace, SIGKILL; a queued one is withdrawn
     D                  withdraw everything queued
     A bytes last       the engine has recorded this many bytes of the lines of this connection; 1: nothing more is open
     T                  kill everything and exit
@@ -165,9 +165,10 @@ def start_frame(launch: Launch) -> bytes | None:
     return whole if whole.count(b"\0", LENGTH_BYTES) == len(fields) - 1 else None
 
 
-def kill_frame(job: int, attempt: int) -> bytes:
-    """The frame that ends an attempt, or withdraws it."""
-    return frame(KILL, b"%d" % job, b"%d" % attempt)
+def kill_frame(job: int, attempt: int, grace_seconds: float | None = None) -> bytes:
+    """The frame that ends an attempt, or withdraws it; with the grace that it then has, if not its own."""
+    grace = [] if grace_seconds is None else [b"%.6f" % grace_seconds]
+    return frame(KILL, b"%d" % job, b"%d" % attempt, *grace)
 
 
 def acknowledge_frame(count: int, last: bool = False) -> bytes:
@@ -227,6 +228,11 @@ class ProfileFields:
 def decode_key(fields: list[bytes]) -> bytes:
     """The attempt that a KILL frame names."""
     return key_of(int(fields[1]), int(fields[2]))
+
+
+def decode_grace(fields: list[bytes]) -> float | None:
+    """The grace in a KILL frame, if it has one."""
+    return float(fields[3]) if len(fields) > 3 else None
 
 
 def decode_acknowledgement(fields: list[bytes]) -> tuple[int, bool]:

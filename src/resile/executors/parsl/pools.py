@@ -67,10 +67,14 @@ NO_SHAPE = Shape()
 
 
 def shape_of(settings: ExecutorSettings, share: Share, time_limit_seconds: float) -> Shape:
-    """The shape of an attempt: on this machine all have the same; a longer time limit than that of blocks counts."""
+    """The shape of an attempt: on this machine all have the same; a longer time limit than that of blocks counts.
+
+    Such a block lasts for the grace beyond the limit, because it tells its steps so long before it ends.
+    """
     if settings.provider == "local":
         return NO_SHAPE
-    longer = time_limit_seconds if time_limit_seconds > settings.walltime_seconds else 0.0
+    is_longer = time_limit_seconds > settings.walltime_seconds
+    longer = time_limit_seconds + settings.grace_seconds if is_longer else 0.0
     return Shape(share.cpus, share.memory_bytes, share.gpus, longer)
 
 
@@ -136,9 +140,9 @@ class Pool:
         workers = settings.workers_per_node
         agent = " ".join(map(_quote, (sys.executable, "-S", "-E", archive, self._folder, str(self.index))))
         threshold = max(2 * HEARTBEAT_SECONDS, min(HEARTBEAT_SECONDS_MAX, int(settings.idle_seconds)))
-        command = (
-            f"{agent} {{{{block_id}}}} {workers} {self._seconds_of_block():g} {_quote(programs)}/{DEFAULT_LAUNCH_CMD}"
-        )
+        times = f"{self._seconds_of_block():.3f} {settings.grace_seconds:.3f}"
+        manager = f"{_quote(programs)}/{DEFAULT_LAUNCH_CMD}"
+        command = f"{agent} {{{{block_id}}}} {workers} {times} {settings.provider} {manager}"
         executor = HighThroughputExecutor(
             label=f"pool-{self.index}",
             provider=provider,
@@ -163,7 +167,7 @@ class Pool:
         if self.settings.provider == "local":
             return 0.0
         walltime = self.shape.walltime_seconds or self.settings.walltime_seconds
-        return max(0.0, walltime - self.settings.grace_seconds)
+        return walltime - self.settings.grace_seconds
 
     def submit(self, task: bytes) -> Future[None]:
         """Submit a task for the agent of a node."""

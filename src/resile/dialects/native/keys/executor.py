@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, get_args
 
+from msgspec.structs import replace
+
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.reading import values as read
 from resile.dialects.reading.context import Reading
@@ -53,7 +55,8 @@ EXECUTOR = table(
     Key("queue_limit", "duration",
         "If no block has started after this time, its jobs fail with the kind `spawn`; 1 hour by default.",
         read.duration, "queue_limit_seconds"),
-    Key("grace", "duration", "How long before its end an allocation tells its steps; 1 minute by default.",
+    Key("grace", "duration",
+        "How long before its end a block tells its steps; by default 1 minute, at most a quarter of `walltime`.",
         read.duration, "grace_seconds"),
     Key("directory", "path", "A folder that all nodes see: results and outputs go there.",
         read.non_empty(read.text, "`directory`")),
@@ -78,4 +81,11 @@ def read_executor(reading: Reading, node: Node) -> Any:
         where = node.entries["blocks_min"][1]
         reading.report.error("value", "`blocks_min` is more than `blocks_max`", where)
         return INVALID
-    return ExecutorSettings(**fields)
+    settings = ExecutorSettings(**fields)
+    if "grace_seconds" not in fields:
+        return replace(settings, grace_seconds=min(settings.grace_seconds, settings.walltime_seconds / 4))
+    if settings.grace_seconds >= settings.walltime_seconds:
+        where = node.entries["grace"][1]
+        reading.report.error("value", "`grace` is not less than `walltime`", where, hint="such as a tenth of it")
+        return INVALID
+    return settings

@@ -459,12 +459,13 @@ class Attempts:
         tag = processes.attempt_tag(self.spawner.token, slot.key)
         return processes.members_of(self.table, slot.pid or -1, not slot.reaped, tag, slot.known)
 
-    def kill(self, key: bytes) -> None:
-        """Terminate this attempt, or withdraw it if it has not started; ignore one that is over."""
+    def kill(self, key: bytes, grace_seconds: float | None = None) -> None:
+        """Terminate this attempt, with this grace or its own, or withdraw it if it has not started."""
         if key in self.queue or key in self.waiting.missing:
             self.withdraw(key)
-        elif key in self.running and not self.running[key].reason:
-            self.terminate(self.running[key], KILLED, boot_seconds())
+        elif key in self.running and not (slot := self.running[key]).reason:
+            slot.grace_seconds = slot.grace_seconds if grace_seconds is None else grace_seconds
+            self.terminate(slot, KILLED, boot_seconds())
 
     def withdraw(self, key: bytes) -> None:
         """Withdraw an attempt that is queued or waits for others."""

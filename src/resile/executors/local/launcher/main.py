@@ -239,7 +239,7 @@ class Launcher:
                     received, last = wire.decode_acknowledgement(fields)
                     self.spool.acknowledge(received, running, last)
             case wire.KILL:
-                self.attempts.kill(wire.decode_key(fields))
+                self.attempts.kill(wire.decode_key(fields), wire.decode_grace(fields))
             case wire.DRAIN:
                 self.attempts.withdraw_all()
             case wire.CONFIGURE:

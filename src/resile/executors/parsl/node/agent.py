@@ -9,7 +9,9 @@ has gone, the agent takes no more, lets its attempts end and exits. SIGTERM (the
 
 Some time before the allocation ends the agent ends them, with SIGTERM first, so that they can save their work.
 
-    usage: node.pyz FOLDER POOL BLOCK SLOTS SECONDS COMMAND...      SECONDS until then; 0 for never
+    usage: node.pyz FOLDER POOL BLOCK SLOTS SECONDS GRACE PROVIDER COMMAND...
+
+SECONDS is the time until then, 0 for never; GRACE is the time from then to the end.
 
 Only modules of Python itself are imported.
 """
@@ -39,6 +41,8 @@ LENGTH_BYTES = 8
 TASK_BYTES_MAX = 1 << 30
 LOOK_SECONDS = 0.25
 BEAT_SECONDS = 2.0
+# What is left of the grace to kill what did not end, and to write so.
+END_SECONDS = 5.0
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -55,7 +59,9 @@ class Client:
 class Agent:
     """Runs the attempts of one node."""
 
-    def __init__(self, folder: str, pool: str, block: str, slots: int, seconds: float) -> None:
+    def __init__(
+        self, folder: str, pool: str, block: str, slots: int, seconds: float, grace: float, provider: str
+    ) -> None:
         self.folder = folder
         self.slots = slots
         own = processes.read_process(os.getpid())
@@ -67,7 +73,8 @@ class Agent:
             "pool": pool,
             "block": block,
             "tag": os.urandom(6).hex(),
-            "allocation": os.environ.get("SLURM_JOB_ID", ""),
+            # Blocks on this machine are no allocations, even if the engine itself runs in one.
+            "allocation": os.environ.get("SLURM_JOB_ID", "") if provider == "slurm" else "",
             "node": os.environ.get("SLURMD_NODENAME", "") or os.uname().nodename,
         }
         self.launchers: list[NodeLauncher] = []
@@ -88,6 +95,7 @@ class Agent:
         self.poll.register(self.signals, select.EPOLLIN)
         self.is_terminated = False
         self.expires_at = time.monotonic() + seconds if seconds else 0.0
+        self.grace = grace
 
     # --- the manager of Parsl
 
@@ -166,7 +174,7 @@ class Agent:
         for launcher in self.launchers:
             launcher.write_fate(files.EXPIRES)
             for key in launcher.open:
-                launcher.send(wire.kill_frame(*key))
+                launcher.send(wire.kill_frame(*key, max(self.grace - END_SECONDS, self.grace / 2)))
 
     def _stop(self) -> None:
         """End everything on this node."""
@@ -284,8 +292,8 @@ def _words(kind: bytes, job: int, attempt: int, submission: str) -> bytes:
 
 def main() -> None:
     """Run the agent of a node."""
-    folder, pool, block, slots, seconds, *command = sys.argv[1:]
-    agent = Agent(folder, pool, block, int(slots), float(seconds))
+    folder, pool, block, slots, seconds, grace, provider, *command = sys.argv[1:]
+    agent = Agent(folder, pool, block, int(slots), float(seconds), float(grace), provider)
     signal.signal(signal.SIGTERM, lambda *_: os.write(agent.signal_write, b"!"))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     agent.start_manager(command)
