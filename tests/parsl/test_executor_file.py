@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -145,6 +146,36 @@ def test_more_than_eight_shapes_are_refused(tmp_path: Path, monkeypatch: pytest.
         place_on_cluster(compile_workflow(str(path)), written(tmp_path, text))
     assert refused.value.code == "too-many-shapes"
     assert "9216 MiB (s8)" in refused.value.message
+
+
+@pytest.mark.parametrize("directory", ["/x/a b", "/x/$HOME", "/x/`id`", "/x/it's", '/x/a"b', "/x/a\\b"])
+def test_a_path_that_a_shell_changes_is_refused(tmp_path: Path, directory: str) -> None:
+    """The script of a block has the path; blocks on this machine have no script of that kind."""
+    path = tmp_path / "flow.yaml"
+    path.write_text("resile: 1\nsteps: [{name: a, shell: 'true'}]\n")
+    text = f"[executor]\nkind = 'parsl'\ndirectory = {json.dumps(directory)}\nprovider = "
+    with pytest.raises(ResileError, match="such a path"):
+        place_on_cluster(compile_workflow(str(path)), written(tmp_path, text + "'slurm'\n"))
+    placed = place_on_cluster(compile_workflow(str(path)), written(tmp_path, text + "'local'\n"))
+    assert placed.executor is not None
+    assert placed.executor.directory == directory
+
+
+@pytest.mark.parametrize(("provider", "command"), [("pbs", "qsub"), ("lsf", "bsub")])
+def test_requests_that_are_not_passed_on_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str, command: str
+) -> None:
+    """Nothing is asked for in silence: the error names what is not passed on, and the steps."""
+    (tmp_path / command).write_text("#!/bin/sh\n")
+    (tmp_path / command).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    path = tmp_path / "flow.yaml"
+    path.write_text("resile: 1\nsteps: {a: {shell: 'true', resources: {memory: 1g}}, b: {shell: 'true'}}\n")
+    text = f'[executor]\nkind = "parsl"\nprovider = "{provider}"\ndirectory = "/d"\n'
+    with pytest.raises(ResileError, match=r"no memory and no GPUs: 1024 MiB \(a\)\n"):
+        place_on_cluster(compile_workflow(str(path)), written(tmp_path, text))
+    path.write_text("resile: 1\nsteps: {a: {shell: 'true', resources: {cpus: 2}}}\n")
+    assert place_on_cluster(compile_workflow(str(path)), written(tmp_path, text)).executor is not None
 
 
 def test_without_parsl_the_command_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

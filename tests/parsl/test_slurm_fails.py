@@ -99,7 +99,7 @@ def test_a_batch_system_may_be_silent_for_a_while(tmp_path: Path) -> None:
         if not answers.pop(0):
             raise subprocess.TimeoutExpired("squeue", 30)
 
-    pool._executor = cast(Any, SimpleNamespace(poll_facade=poll, status_facade={}, connected_blocks=list))
+    pool._executor = cast(Any, SimpleNamespace(poll_facade=poll, status_facade={}))
     for at in (1.0, SILENT_SECONDS_MAX, 2 * SILENT_SECONDS_MAX, 3 * SILENT_SECONDS_MAX):
         pool.tend(0, at)
     assert "squeue" in pool.problem

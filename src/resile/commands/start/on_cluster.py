@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from resile.model.nested import steps_of, workflows_within
 from resile.model.workflow import Workflow
 
 _COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "lsf": "bsub"}
+_PLAIN_PATH = re.compile(r"[\w/.+,@:=%~-]+")
 INSTALL = "pip install 'resile[cluster]'"
 
 
@@ -28,9 +30,11 @@ def place_on_cluster(workflow: Workflow, path: str | None) -> Workflow:
         settings = read_executor_file(path)
     assert settings is not None
     settings = replace(settings, directory=os.path.abspath(os.path.expanduser(settings.directory)))
+    _refuse_directory(settings)
     _refuse_missing(settings)
     workflow = replace(workflow, executor=settings)
     shapes = shapes_of(workflow)
+    _refuse_requests(settings, shapes)
     if len(shapes) > POOLS_MAX:
         named = "; ".join(f"{shape} ({', '.join(steps[:3])})" for shape, steps in shapes.items())
         raise ResileError(
@@ -39,6 +43,23 @@ def place_on_cluster(workflow: Workflow, path: str | None) -> Workflow:
             hint="let more steps have the same `resources`",
         )
     return workflow
+
+
+def _refuse_directory(settings: ExecutorSettings) -> None:
+    """Refuse a path that the scripts of batch systems can't have: a shell reads some of them twice."""
+    if settings.provider != "local" and not _PLAIN_PATH.fullmatch(settings.directory):
+        message = f"`directory` is {settings.directory!r}: the script of a block can't have such a path"
+        raise ResileError("value", message, hint="let it have letters, digits and / . _ - + , @ : = % ~ only")
+
+
+def _refuse_requests(settings: ExecutorSettings, shapes: dict[Shape, list[str]]) -> None:
+    """Refuse what blocks of a batch system can't be asked for."""
+    if settings.provider not in ("pbs", "lsf"):
+        return
+    named = [f"{shape} ({', '.join(steps[:3])})" for shape, steps in shapes.items() if shape.memory_bytes or shape.gpus]
+    if named:
+        message = f'`provider = "{settings.provider}"` asks for no memory and no GPUs: {"; ".join(named)}'
+        raise ResileError("value", message, hint="remove `memory` and `gpus`, and choose a queue that has them")
 
 
 def _refuse_missing(settings: ExecutorSettings) -> None:

@@ -321,6 +321,8 @@ class ParslExecutor(SegmentReader):
 
     def _answer(self, key: Key, item: Item, happening: Happening) -> None:
         """Report what a line says."""
+        if not item.begun and item.pool is not None and (identity := happening.node.identity) is not None:
+            item.pool.note_work(identity.block)
         item.begun = True
         report: Report | None = happening.report
         if isinstance(report, Started):

@@ -79,12 +79,12 @@ def shape_of(settings: ExecutorSettings, share: Share, time_limit_seconds: float
 
 
 class Block(Struct):
-    """One block: since when it was wanted, and the job of the batch system."""
+    """One block: since when it was wanted, the job of the batch system, and whether an attempt has begun in it."""
 
     id: str
     job: str
     asked_at: float
-    has_come: bool = False
+    has_worked: bool = False
 
 
 class Pool:
@@ -109,7 +109,7 @@ class Pool:
         self.tasks = 0
         # Why the last block could not be asked for, or what is known of one that does not come.
         self.problem = ""
-        # Since when there is work and no block that has come.
+        # Since when there is work and no block in which an attempt has begun.
         self.stuck_since = 0.0
         self._folder = folder
         self._run_folder = os.path.join(run_folder, f"pool-{index}")
@@ -186,22 +186,26 @@ class Pool:
         status = self._executor.status_facade
         for name in [name for name in self.blocks if name not in status or status[name].terminal]:
             block = self.blocks.pop(name)
-            if not block.has_come:
-                self._note_problem(_message_of(status.get(name)), now)
-        for name in self._executor.connected_blocks():
-            if name in self.blocks:
-                self.blocks[name].has_come = True
-                self._again_seconds = AGAIN_SECONDS
+            # One may connect and fail all the same; one that was idle was not needed.
+            if not block.has_worked and not _was_idle(status.get(name)):
+                self._note_problem(_message_of(status.get(name)) or "a block ended before a step began in it", now)
         slots = settings.nodes_per_block * settings.workers_per_node
         wanted = min(settings.blocks_max, max(settings.blocks_min, -(-work // slots)))
         if len(self.blocks) < wanted and now >= self._again_at:
             self._ask(wanted - len(self.blocks), now)
         elif len(self.blocks) > wanted:
             self._executor.scale_in_facade(len(self.blocks) - wanted, max_idletime=settings.idle_seconds)
-        if not work or any(block.has_come for block in self.blocks.values()):
+        if not work or any(block.has_worked for block in self.blocks.values()):
             self.stuck_since = 0.0
         elif not self.stuck_since:
             self.stuck_since = now
+
+    def note_work(self, name: str) -> None:
+        """An attempt has begun in a block: blocks are good for something."""
+        block = self.blocks.get(name)
+        if block is not None:
+            block.has_worked = True
+            self._again_seconds = AGAIN_SECONDS
 
     def _poll(self, now: float) -> None:
         """Ask the batch system how the blocks are; for a while it may not answer."""
@@ -252,6 +256,11 @@ class Pool:
                 executor.provider.cancel(running)
         finally:
             executor.shutdown()
+
+
+def _was_idle(status: Any) -> bool:
+    """Did the pool itself end a block?"""
+    return status is not None and status.state.name == "SCALED_IN"
 
 
 def _message_of(status: Any) -> str:

@@ -1,0 +1,67 @@
+"""Pools of blocks: blocks that end before a step began in them are a problem, and are not replaced for ever at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from parsl.jobs.states import JobState, JobStatus
+
+from resile.executors.parsl.pools import NO_SHAPE, Pool
+from resile.model.executor import ExecutorSettings
+
+
+class Batch:
+    """What a pool uses of Parsl: blocks are there at once, and end as a test says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.statuses: dict[str, JobStatus] = {}
+        self.jobs: dict[str, str] = {}
+        settings = ExecutorSettings(directory=str(folder), provider="slurm")
+        self.pool = Pool(
+            0, NO_SHAPE, settings, folder=str(folder), run_folder=str(folder), make_provider=lambda _: None
+        )
+        parts: dict[str, Any] = {
+            "poll_facade": lambda: None,
+            "status_facade": self.statuses,
+            "blocks_to_job_id": self.jobs,
+            "scale_out_facade": self._start,
+        }
+        self.pool._executor = cast(Any, SimpleNamespace(**parts))
+
+    def _start(self, count: int) -> list[str]:
+        names = [str(len(self.jobs) + number) for number in range(count)]
+        for name in names:
+            self.jobs[name], self.statuses[name] = name, JobStatus(JobState.RUNNING)
+        return names
+
+    def end(self, state: JobState) -> None:
+        """End all blocks."""
+        self.statuses.update({name: JobStatus(state) for name in self.statuses})
+
+
+def test_blocks_that_come_and_fail_are_a_problem(tmp_path: Path) -> None:
+    """They are replaced later each time, and the work counts as stuck since the first."""
+    batch = Batch(tmp_path)
+    for second in range(1, 101):
+        batch.pool.tend(1, float(second))
+        batch.end(JobState.FAILED)
+    assert len(batch.jobs) == 8
+    assert batch.pool.stuck_since == 1.0
+    assert batch.pool.reason() == "a block ended before a step began in it"
+
+
+def test_blocks_that_work_are_replaced_at_once(tmp_path: Path) -> None:
+    """So are those that the pool ended itself, because they were idle."""
+    batch = Batch(tmp_path)
+    for second in range(1, 11):
+        batch.pool.tend(1, float(second))
+        batch.pool.note_work(str(second - 1))
+        batch.end(JobState.COMPLETED)
+    assert len(batch.jobs) == 10
+    for second in range(11, 21):
+        batch.pool.tend(1, float(second))
+        batch.end(JobState.SCALED_IN)
+    assert len(batch.jobs) == 20
+    assert batch.pool.problem == ""
