@@ -69,7 +69,11 @@ class SlurmCluster:
         self.nodes = nodes
         self.conf = folder / "slurm.conf"
         self.env = {"SLURM_CONF": str(self.conf), "PATH": f"{os.environ['PATH']}:/usr/sbin"}
-        self._start()
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
 
     def _start(self) -> None:
         """Start all daemons, and wait until the nodes are idle."""
@@ -111,14 +115,25 @@ class SlurmCluster:
         """Stop all daemons, by their own processes."""
         subprocess.run(["scancel", "-u", "root"], env={**os.environ, **self.env}, capture_output=True, check=False)
         paths = [*self.folder.glob("slurmd-*.pid"), self.folder / "slurmctld.pid", self.folder / "munged.pid"]
-        pids = [int(path.read_text()) for path in paths if path.exists()]
+        pids = [int(path.read_text()) for path in paths if path.exists()] + self._steps()
         # A slurmd waits for steps that it can't end.
         for number, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
             alive = [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
             for pid in alive:
-                os.kill(pid, number)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
             with suppress(AssertionError):
                 wait_for("all have ended", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), seconds)
+
+    def _steps(self) -> list[int]:
+        """The processes that watch the steps of this cluster, by the configuration in their environment."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                command = Path(f"/proc/{name}/comm").read_text().strip()
+                if command == "slurmstepd" and os.fsencode(self.folder) in Path(f"/proc/{name}/environ").read_bytes():
+                    found.append(int(name))
+        return found
 
 
 def _free_ports(count: int) -> int:

@@ -77,6 +77,9 @@ def test_nothing_is_lost_and_nothing_recorded_twice(place: Place) -> None:
                 engine = place.popen("resume", "1")
     out, err = engine.communicate(timeout=240)
     assert engine.returncode == 0, (kills, out, err)
+    # A kill may miss; that of a worker, which many have, or of a whole block hits at least once.
+    assert {"worker", "agent", "manager"} & set(kills), kills
+    assert "engine" in kills, kills
     done = Counter((place.folder / "done").read_text().split())
     assert set(done) == {str(item) for item in range(JOBS)}
     events = place.events()
@@ -85,5 +88,5 @@ def test_nothing_is_lost_and_nothing_recorded_twice(place: Place) -> None:
     assert set(ends.values()) == {1}
     again = sum(Counter((place.folder / "started").read_text().split()).values()) - JOBS
     # Two blocks of two workers each: no kill hits more attempts than that.
-    assert again <= 4 * len(kills)
+    assert again <= 4 * len(list(filter(None, kills)))
     wait_for("no process of a block is left", lambda: not place.processes(), 10)

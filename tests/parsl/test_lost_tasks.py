@@ -39,7 +39,7 @@ def test_a_lost_task_does_not_end_what_runs(tmp_path: Path) -> None:
 
 
 def test_what_no_node_has_is_revoked_and_waits_again(tmp_path: Path) -> None:
-    """The order only revokes: should a node have started it just now, it goes on. Only `kill` ends it."""
+    """The order only revokes: should a node have started it just now, it goes on, and only `kill` ends it."""
     with executor_in(tmp_path) as executor:
         submitted(executor, 1, "5.1")
         item = submitted(executor, 2, "5.2")

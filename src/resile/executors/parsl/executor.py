@@ -248,7 +248,7 @@ class ParslExecutor(SegmentReader):
         """What Parsl calls when a task is over: it wakes the engine up."""
 
         def wake(future: Future[None]) -> None:
-            # Nobody hears an exception of a callback: the engine raises it.
+            # Parsl swallows the exceptions of callbacks, so the engine raises them.
             try:
                 with self._lock:
                     pool.tasks -= 1
