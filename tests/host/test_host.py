@@ -113,7 +113,8 @@ def test_a_host_that_lives_adopts_the_steps_of_one_that_dies(hosts_on_any: Hosts
         if slots:
             hosts_on_any.start(slots=slots, output=output)
         for run in runs:
-            wait_for(lambda run=run, count=count: hosts_on_any.count_notes(run, "attempt_adopted") == count)
+            # A host that could not open a run tries again after half a minute.
+            wait_for(lambda run=run, count=count: hosts_on_any.count_notes(run, "attempt_adopted") == count, 100.0)
     (hosts_on_any.folder / "gate").touch()
     for run in runs:
         hosts_on_any.wait(run)

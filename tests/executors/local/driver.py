@@ -126,9 +126,9 @@ def sh(job: int, text: str, timeout_seconds: float = 0.0, grace_seconds: float =
     return Launch(job, attempt, argv, timeout_seconds=timeout_seconds, grace_seconds=grace_seconds)
 
 
-def wait_for(look: Callable[[], T | None]) -> T:
+def wait_for(look: Callable[[], T | None], seconds: float = DEADLINE_SECONDS) -> T:
     """Look again and again until there is something; for facts that no descriptor tells of."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         found = look()
         if found:

@@ -131,7 +131,9 @@ def test_a_leader_enters_its_cgroup_or_is_measured(tmp_path: Path) -> None:
     group.mkdir()
     (group / "cgroup.procs").touch()
     slot.cgroup = os.fsencode(group)
-    with subprocess.Popen(["sh", "-c", "cat & echo $!; wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as leader:
+    # Without the descriptor a shell gives /dev/null to what it runs beside itself.
+    script = "exec 3<&0; cat <&3 & echo $!; wait"
+    with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as leader:
         assert leader.stdin is not None
         assert leader.stdout is not None
         child, slot.pid = int(leader.stdout.readline()), leader.pid
