@@ -4,7 +4,7 @@
     Allocation   when and how many of them to request, and how to place workers on their nodes
     Cluster      all of that, and the scheduler of each step
 
-A run on one machine does not use them; an executor for clusters reads them from the stored definition.
+The stored definition keeps them. No executor reads them: `check` says that the jobs start on this machine.
 """
 
 from typing import Literal
