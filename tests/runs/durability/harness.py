@@ -13,8 +13,15 @@ from pathlib import Path
 from typing import Any
 
 RESILE = [sys.executable, "-m", "resile.cli.main"]
+
+
+def times(name: str, usual: int) -> int:
+    """How often a suite does something; `RESILE_KILLS=1000 RESILE_STOPS=50 RESILE_CUTS=50 make test-slow` says it."""
+    return int(os.environ.get(name, str(usual)))
+
+
 # On a fast machine many runs end before the moment of their kill, so suites go on until there were enough kills.
-ROUNDS_MAX = 200
+ROUNDS_MAX = max(200, times("RESILE_KILLS", 0))
 
 
 class Runs:
@@ -56,6 +63,30 @@ class Runs:
         # An engine killed while it makes the database leaves an empty file, which `status` calls by its name.
         runs = self.call("status")[1].get("runs")
         return int(runs[0]["run"]) if runs else 0
+
+    def notes(self) -> list[Any]:
+        """The notes of the newest run."""
+        from resile.store.open import open_store
+
+        store = open_store(self.env["RESILE_DB"], readonly=True)
+        try:
+            return list(store.notes(self.number()))
+        finally:
+            store.close()
+
+    def noted(self, kind: str) -> Counter[str]:
+        """How often the log of the newest run says this, by step."""
+        return Counter(note.step for note in self.notes() if note.type == kind)
+
+    def attempts(self) -> Counter[tuple[int, int]]:
+        """How often the log says that each attempt of a job began."""
+        return Counter((note.job, note.attempt) for note in self.notes() if note.type == "attempt_started")
+
+    def output(self) -> str:
+        """What the steps of the newest run printed."""
+        argv = [*RESILE, "logs", str(self.number())]
+        done = subprocess.run(argv, cwd=self.folder, env=self.env, capture_output=True, check=True, text=True)
+        return done.stdout
 
     def launcher(self, engine: int) -> int:
         """The process id of the launcher that an engine started, 0 where there is none yet."""

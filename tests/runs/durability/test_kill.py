@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 from pathlib import Path
@@ -10,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from tests.runs.durability.harness import ROUNDS_MAX, Runs, kill_at_random
+from tests.runs.durability.harness import ROUNDS_MAX, Runs, kill_at_random, times
 
 STEPS = 200
-# `RESILE_KILLS=1000 make test-slow` kills more often.
-KILLS = int(os.environ.get("RESILE_KILLS", "100"))
+KILLS = times("RESILE_KILLS", 100)
+LAUNCHER_KILLS = times("RESILE_KILLS", 20)
 FLOW = "resile: 1\nname: many\nmax_parallel: 4\nsteps:\n" + "".join(
     f"  s{n}:\n    shell: sleep 0.0{n % 4} && echo s{n} >> $EFFECTS && echo out-{n}\n"
     + (f"    needs: [s{n // 3}]\n" if n else "")
     for n in range(STEPS)
 )
 NAMES = {f"s{n}" for n in range(STEPS)}
+OUTPUT = sorted(f"out-{n}" for n in range(STEPS))
 
 
 def _true_so_far(runs: Runs, document: dict[str, Any]) -> None:
@@ -65,6 +65,9 @@ def test_an_engine_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
         assert code == 0
         assert _final(document) == expected
         assert runs.counted() == dict.fromkeys(NAMES, 1)
+        assert set(runs.attempts().values()) == {1}
+        assert runs.noted("attempt_lost") == {}
+        assert runs.output() == undisturbed.output()
         if kills >= KILLS:
             break
     assert kills >= KILLS
@@ -96,6 +99,10 @@ def test_a_launcher_killed_again_and_again_loses_nothing(tmp_path: Path) -> None
         once = {job["step"] for job in document["jobs"] if job["attempts"] == 1} & NAMES
         assert set(counted) == NAMES
         assert {name: counted[name] for name in once} == dict.fromkeys(once, 1)
-        if kills >= 20:
+        assert set(runs.attempts().values()) == {1}
+        lost = runs.noted("attempt_lost")
+        assert {name for name in NAMES if counted[name] - 1 > lost[name]} == set()
+        assert sorted(line for line in runs.output().splitlines() if not line.startswith("==> ")) == OUTPUT
+        if kills >= LAUNCHER_KILLS:
             break
-    assert kills >= 20
+    assert kills >= LAUNCHER_KILLS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +66,6 @@ def broken_off(runs: Runs, chance: random.Random, seconds_max: float) -> tuple[i
     return kills, document
 
 
-def noted(runs: Runs, kind: str) -> Counter[str]:
-    """How often the log of the newest run says this, by step."""
-    from resile.store.open import open_store
-
-    store = open_store(runs.env["RESILE_DB"], readonly=True)
-    try:
-        return Counter(note.step for note in store.notes(runs.number()) if note.type == kind)
-    finally:
-        store.close()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["processes", "threads"])
 @pytest.mark.parametrize("seed", range(6))
@@ -90,8 +78,8 @@ def test_finished_calls_are_made_once(tmp_path: Path, seed: int, workers: str) -
     kills, document = broken_off(runs, random.Random(seed), 0.8)
     assert document["status"] == "completed", (kills, document)
     names = ["put", *(f"put-{number}" for number in range(2, CALLS + 1))]
-    assert noted(runs, "attempt_succeeded") == dict.fromkeys([*names, "total", "end"], 1)
-    lost = noted(runs, "attempt_lost")
+    assert runs.noted("attempt_succeeded") == dict.fromkeys([*names, "total", "end"], 1)
+    lost = runs.noted("attempt_lost")
     effects = runs.counted()
     assert effects.keys() == {f"n{number}" for number in range(CALLS)}
     again = {name: effects[f"n{number}"] - 1 for number, name in enumerate(names) if effects[f"n{number}"] > 1}
@@ -126,7 +114,7 @@ def test_the_call_that_is_cut_off(tmp_path: Path, workers: str) -> None:
     assert resumed.returncode == 0
     times = 2 if workers == "threads" else 1
     assert runs.counted() == {"first": 1, "wait": times}
-    assert noted(runs, "attempt_lost") == ({"wait": 1} if workers == "threads" else {})
+    assert runs.noted("attempt_lost") == ({"wait": 1} if workers == "threads" else {})
     import resile
 
     assert resile.resume(1, db=runs.env["RESILE_DB"]).result("wait") == "first opened"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.durability.harness import ROUNDS_MAX, Runs, kill_at_random
+from tests.runs.durability.harness import ROUNDS_MAX, Runs, kill_at_random, times
 
 STEPS = 30
+KILLS = times("RESILE_KILLS", 30)
 # Each step fails twice and is repaired before each re-run; what it does is written down with its attempt's number.
 FLOW = "resile: 1\nname: repaired\nmax_parallel: 3\nsteps:\n" + "".join(
     f"""  s{n}:
@@ -47,6 +48,6 @@ def test_repairs_and_re_attempts_survive_kill_9_at_any_point(tmp_path: Path) -> 
             assert mine == ["a1", "h1", "i1", "a2", "h2", "i2", "a3"]
         _, document = runs.call("status", str(runs.number()))
         assert document["steps"]["recovered"] == STEPS
-        if kills >= 30:
+        if kills >= KILLS:
             break
-    assert kills >= 30
+    assert kills >= KILLS

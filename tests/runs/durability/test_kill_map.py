@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.durability.harness import ROUNDS_MAX, Runs, kill_at_random
+from tests.runs.durability.harness import ROUNDS_MAX, Runs, kill_at_random, times
 
 ITEMS = 400
 FAILING = 150
-KILLS = 20
+KILLS = times("RESILE_KILLS", 20)
 FLOW = """resile: 1
 name: fan
 max_parallel: 3

@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from tests.executors.local.driver import wait_for
+from tests.runs.durability.harness import times
 from tests.runs.durability.test_boot import OTHER_BOOT
 
-CUTS = 50
+CUTS = times("RESILE_CUTS", 50)
 CUTS_OF_ONE_RUN = 10
 IMAGE_BYTES = 24 * 1024 * 1024
 SECTOR_STATS = Path("/sys/block")
@@ -108,26 +109,27 @@ class Cut:
         self.effects = image.with_suffix(".effects")
         self.effects.touch()
 
-    def resume(self) -> tuple[dict[str, Any], dict[str, Any], str]:
+    def resume(self) -> tuple[dict[str, Any], dict[str, Any], str, list[dict[str, Any]]]:
         """Mount the copy where the disk was, on a machine on which nothing of the run is alive; look, resume, look.
 
-        Returns the documents of `status` before and of `resume`, and the output of the steps afterwards.
+        Returns the documents of `status` before and of `resume`, and the output of the steps and the events afterwards.
         """
-        results = [self.image.with_suffix(f".{name}") for name in ("status", "resume", "logs")]
+        results = [self.image.with_suffix(f".{name}") for name in ("status", "resume", "logs", "events")]
         script = f"mount -o loop {self.image} {self.disk.folder} && cd {self.disk.folder} || exit 9\n"
-        for words, result in zip(("status 1 --json", "resume 1 --json", "logs 1"), results, strict=True):
+        commands = ("status 1 --json", "resume 1 --json", "logs 1", "events list 1 --json")
+        for words, result in zip(commands, results, strict=True):
             script += f'"$@" {words} > {result}\n'
         argv = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script, "sh"]
         argv += [sys.executable, "-c", OTHER_BOOT]
         env = environment(self.disk, self.effects, "second")
         done = subprocess.run(argv, env=env, capture_output=True, check=False)
         assert b"Traceback" not in done.stderr, done.stderr.decode()
-        before, after, logs = (result.read_text() for result in results)
-        return json.loads(before), json.loads(after), logs
+        before, after, logs, events = (result.read_text() for result in results)
+        return json.loads(before), json.loads(after), logs, [json.loads(line) for line in events.splitlines()]
 
     def check(self) -> str:
         """Resume the copy, and check that nothing was done twice that must not be; how it ended."""
-        looked, document, logs = self.resume()
+        looked, document, logs, events = self.resume()
         again = Counter(self.effects.read_text().split())
         known = {job["step"] for job in looked["jobs"] if job["status"] == "completed"} & NAMES
         jobs = {job["step"]: job for job in document["jobs"] if job["step"] in NAMES}
@@ -135,6 +137,10 @@ class Cut:
         assert again.keys() & known == set()
         assert again.keys() & self.before & NEVER == set()
         assert {name for name in again.keys() & self.before if jobs[name]["attempts"] < 2} == set()
+        lost = {event["step"] for event in events if event["type"] == "attempt_lost"}
+        assert again.keys() & self.before <= lost
+        begun = Counter((event["job"], event["attempt"]) for event in events if event["type"] == "attempt_started")
+        assert set(begun.values()) == {1}
         parked = {name for name, job in jobs.items() if job["status"] == "pending_failed"}
         assert parked <= NEVER
         assert document["status"] == ("parked" if parked else "completed")

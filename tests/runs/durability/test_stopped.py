@@ -7,17 +7,17 @@ import random
 import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import apsw
 import pytest
 
 from tests.executors.local.driver import wait_for
-from tests.runs.durability.harness import Runs
+from tests.runs.durability.harness import Runs, times
 
 # The command line with leases of a second, and with little patience for workers of stopped engines.
 LEASE_SECONDS = 1.0
+STOPS = times("RESILE_STOPS", 17)
 STOPS_OF_ONE_RUN = 4
 SHORT = f"""
 import sys
@@ -120,20 +120,6 @@ class ShortLeases(Runs):
         finally:
             store.close()
 
-    def attempts(self) -> Counter[tuple[int, int]]:
-        """How often the log says that each attempt of a job began."""
-        return Counter((note.job, note.attempt) for note in self.notes() if note.type == "attempt_started")
-
-    def notes(self) -> list[object]:
-        """The notes of the newest run."""
-        from resile.store.open import open_store
-
-        store = open_store(self.env["RESILE_DB"], readonly=True)
-        try:
-            return list(store.notes(self.number()))
-        finally:
-            store.close()
-
 
 def flow_of(folder: Path, kind: str) -> str:
     """Write a workflow of shell steps, or of functions in processes or threads; its name."""
@@ -177,7 +163,7 @@ def test_engines_stopped_again_and_again_double_nothing(tmp_path: Path, kind: st
     """No finished step runs again, no output changes, no attempt number is used twice, and what ran again was lost."""
     chance = random.Random(13)
     stops = round_number = 0
-    while stops < 17:
+    while stops < STOPS:
         folder = tmp_path / str(round_number)
         round_number += 1
         folder.mkdir()
@@ -215,9 +201,8 @@ def check(runs: ShortLeases, kind: str) -> None:
     """See that a run that was disturbed is what it would have been."""
     document = runs.call("status", "1")[1]
     assert document["status"] == "completed"
-    lost = Counter(note.step for note in runs.notes() if note.type == "attempt_lost")
-    succeeded = Counter(note.step for note in runs.notes() if note.type == "attempt_succeeded")
-    assert set(succeeded.values()) == {1}
+    lost = runs.noted("attempt_lost")
+    assert set(runs.noted("attempt_succeeded").values()) == {1}
     assert set(runs.attempts().values()) == {1}
     names = (
         {f"n{n}": f"s{n}" for n in range(STEPS)}
@@ -230,3 +215,5 @@ def check(runs: ShortLeases, kind: str) -> None:
     assert all(lost[name] >= count for name, count in again.items()), (again, lost)
     if kind == "shell":
         assert not again
+        expected = "".join(f"==> s{n}, attempt 1, stdout <==\nout-{n}\n" for n in range(STEPS))
+        assert runs.output() == expected
