@@ -27,7 +27,10 @@ def test_logs_of_every_attempt(program: Program) -> None:
     assert program.call("logs", "1", code=0).stdout == "".join(parts)
     assert program.call("logs", "1", "chat", "--attempt", "2", code=0).stdout == "".join(parts[2:])
     assert program.call("logs", "1", "chat", "--stderr", code=0).stdout == parts[1] + parts[3]
-    assert program.call("logs", "1", "quiet", code=0).stdout == ""
+    quiet = program.call("logs", "1", "quiet", code=0)
+    assert (quiet.stdout, quiet.stderr) == ("", "quiet: nothing was printed\n")
+    filtered = program.call("logs", "1", "quiet", "--stderr", code=0)
+    assert (filtered.stdout, filtered.stderr) == ("", "quiet: nothing was printed that these options ask for\n")
 
 
 def test_one_stream_of_one_attempt_is_raw(program: Program) -> None:

@@ -66,7 +66,7 @@ def _names(workflow: Workflow, piece: Piece) -> Iterator[Diagnostic]:
         yield Diagnostic(
             severity="warning",
             code="unknown-name",
-            message=f"`{piece.key}` names `{name}`, which nothing provides",
+            message=f"{_subject_of(piece)} names `{name}`, which nothing provides",
             file=piece.origin.file or workflow.file,
             line=piece.origin.line,
             column=piece.origin.column,
@@ -109,7 +109,7 @@ def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic |
         return None
     # In a Visor file code without meaning leaves a route to the static keys.
     is_route = piece.key in ("run_js", "goto_js") and workflow.templates == "liquid"
-    message = f"`{piece.key}` is not an expression that can run: {problem}"
+    message = f"{_subject_of(piece)} is not an expression that can run: {problem}"
     return Diagnostic(
         severity="warning" if is_route else "error",
         code="expression",
@@ -119,6 +119,11 @@ def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic |
         column=piece.origin.column,
         hint="it is JavaScript: " + piece.code.strip().partition("\n")[0][:80],
     )
+
+
+def _subject_of(piece: Piece) -> str:
+    """The key of an expression, for a message; a condition has none, because several keys can give it."""
+    return "the condition" if piece.key == "condition" else f"`{piece.key}`"
 
 
 def pieces_of(step: Step) -> Iterator[Piece]:

@@ -297,8 +297,8 @@ def test_jumps_into_items() -> None:
     )
     assert findings(text) == [
         "f:4:25: error: `one` runs inside the items of `m` [scope]\n  hint: need `m`: all its items",
-        "f:4:53: error: `one` runs inside the items of `m`, and nothing jumps into an item [scope]",
-        "f:4:63: error: `one` runs inside the items of `m`, and nothing jumps into an item [scope]",
+        "f:4:53: error: `one` runs inside the items of `m`, and nothing jumps into an item [scope]\n  hint: go to the step that gives the items",
+        "f:4:63: error: `one` runs inside the items of `m`, and nothing jumps into an item [scope]\n  hint: go to the step that gives the items",
     ]
 
 

@@ -123,7 +123,7 @@ def test_jumps_stay_in_the_item() -> None:
     text = "  b: {shell: x}\n  p: {shell: x, needs: b, foreach: true}\n  a: {shell: x, needs: p}\n  c: {shell: x, needs: a, on_failure: {goto: TO}}\n  r: {shell: x, needs: c, fanout: reduce, on_failure: {goto: BACK}}\n"
     assert messages(text.replace("TO", "a").replace("BACK", "b")) == []
     assert messages(text.replace("TO", "a").replace("BACK", "a+c")) == [
-        "f:7:62: error: `a+c` runs inside the items of `a+c`, and nothing jumps into an item [scope]"
+        "f:7:62: error: `a+c` runs for each item, and nothing jumps into an item [scope]"
     ]
     assert messages(text.replace("TO", "b").replace("BACK", "c")) == [
         "f:6:46: error: `b` is outside of the item, and nothing jumps out of one [scope]",

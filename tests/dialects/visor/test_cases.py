@@ -122,7 +122,7 @@ def test_case(flows: VisorFlows, text: str, order: str, code: int) -> None:
         ("B18\na: on_fail: {goto: nobody}", "there is no step `nobody`"),
         ("B21\nrouting: {max_loops: -1}\na", "`-1` is out of bounds: expected a whole number from 0 to 10000"),
         ("B22\nrouting: {max_loops: abc}\na", "expected a whole number from 0 to 10000, not `abc`"),
-        ("B44\na: if: 'this is not valid ++'", "`condition` is not an expression that can run"),
+        ("B44\na: if: 'this is not valid ++'", "the condition is not an expression that can run"),
         ("B46\na: fail_if: 'x ++ y'", "`fail_if` is not an expression that can run"),
         ("B52\na < b\nb < a", "these steps wait for each other: `a` (3:3) needs `b` (4:3) needs `a`"),
         ("B52\na < nobody", "there is no step `nobody`"),

@@ -112,8 +112,9 @@ def test_a_failed_remedy_of_an_item_stops_that_item(flows: VisorFlows) -> None:
 def test_nothing_jumps_into_an_item(flows: VisorFlows, more: str, key: str) -> None:
     """However many steps the items have."""
     text = flow(f"l: {LIST}\nb < l: exec: 'true'\n{more}c < b: fanout: reduce, on_success: {{{key}}}")
-    assert [error.partition(" runs inside")[2] for error in flows.refused(text)] == [
-        f" the items of `{'b+b2' if more else 'b'}`, and nothing jumps into an item"
+    where = "inside the items of `b+b2`" if more else "for each item"
+    assert [error.partition("`b` runs ")[2] for error in flows.refused(text)] == [
+        f"{where}, and nothing jumps into an item"
     ]
 
 

@@ -101,7 +101,7 @@ def test_jumps_across_scopes_are_refused_when_the_file_is_loaded(flows: Flows) -
     )
     assert flows.refused(text) == [
         "`before` is outside of the item, and nothing jumps out of one",
-        "`each` runs inside the items of `each`, and nothing jumps into an item",
+        "`each` runs for each item, and nothing jumps into an item",
     ]
 
 

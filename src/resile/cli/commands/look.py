@@ -16,7 +16,7 @@ from resile.commands.events.names import ALIASES, EVENT_TYPES
 from resile.model.nested import step_name
 
 if TYPE_CHECKING:
-    from resile.commands.logs import LogPart, Stream
+    from resile.commands.logs import LogFilter, LogPart, Stream
 
 _STREAMS = {"out": "stdout", "err": "stderr"}
 
@@ -56,8 +56,16 @@ def logs(call: Call) -> int:
         output.print_document(LogList(run=call.run, logs=_join(parts)))
     else:
         alone = step is not None and attempt is not None and stream != "both"
-        _print_parts(parts, output.Page(call.color, sys.stdout), alone, call.flag("raw"))
+        is_empty = not _print_parts(parts, output.Page(call.color, sys.stdout), alone, call.flag("raw"))
+        if is_empty and not call.flag("follow"):
+            output.say(f"{output.escape(step) if step is not None else f'run {call.run}'}: {_no_output(wanted)}")
     return 0
+
+
+def _no_output(wanted: LogFilter) -> str:
+    """What to say where no output was found; it may be because of the options."""
+    is_all = wanted.attempt is None and wanted.stream == "both" and not wanted.since
+    return "nothing was printed" if is_all else "nothing was printed that these options ask for"
 
 
 def _join(parts: Iterator[LogPart]) -> list[LogText]:
@@ -71,8 +79,11 @@ def _join(parts: Iterator[LogPart]) -> list[LogText]:
     ]
 
 
-def _print_parts(parts: Iterator[LogPart], page: output.Page, alone: bool, is_raw: bool) -> None:
-    """Print the output, with a heading whenever step, attempt or stream changes; to a terminal, made harmless."""
+def _print_parts(parts: Iterator[LogPart], page: output.Page, alone: bool, is_raw: bool) -> bool:
+    """Print the output, with a heading whenever step, attempt or stream changes; to a terminal, made harmless.
+
+    Say whether there was any.
+    """
     last = None
     ended = True
     text = None
@@ -91,6 +102,7 @@ def _print_parts(parts: Iterator[LogPart], page: output.Page, alone: bool, is_ra
         else:
             output.write_text(text.feed(part.data))
     _finish(text)
+    return last is not None
 
 
 def _finish(text: Harmless | None) -> None:

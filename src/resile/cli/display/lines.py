@@ -44,6 +44,7 @@ class Lines(Display):
         self._every_event = every_event
         self._crowds: tuple[str, ...] = ()
         self._letters: dict[int, int] = {}
+        self._purposes: dict[int, str] = {}
         self._next_progress: dict[str, float] = {}
         self._trouble = 0
 
@@ -184,11 +185,11 @@ class Lines(Display):
             case "repair_started" if data.get("rule"):
                 return f"{step} repair started: {escape(short_rule(data['rule']))}"
             case "repair_started":
+                self._purposes[note.job] = data["for"]
                 return f"{step} {data['for']} started"
-            case "repair_finished" if data["ok"]:
-                return f"{step} repair done"
             case "repair_finished":
-                return f"{step} repair failed: {escape(data['problem'])}"
+                purpose = self._purposes.pop(note.job, "repair")
+                return f"{step} {purpose} done" if data["ok"] else f"{step} {purpose} failed: {escape(data['problem'])}"
             case "route_taken":
                 return f"{step} {data['trigger']} {data['action']} {escape(data['target'] or '')}".rstrip()
             case "expression_rejected":

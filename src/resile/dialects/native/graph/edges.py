@@ -161,9 +161,11 @@ def _report(report: Diagnostics, stranger: UnknownName) -> None:
     jumps = stranger.how != "needs"
     if name in scope.inner:
         holder = scope.inner[name]
-        message = f"`{shorten(name)}` runs inside the items of `{shorten(holder)}`"
+        where = "for each item" if holder == name else f"inside the items of `{shorten(holder)}`"
+        message = f"`{shorten(name)}` runs {where}"
         message += ", and nothing jumps into an item" if jumps else ""
-        report.error("scope", message, stranger.node, hint="" if jumps else f"need `{holder}`: all its items")
+        hint = "go to the step that gives the items" if jumps else f"need `{holder}`: all its items"
+        report.error("scope", message, stranger.node, hint=hint)
         return
     around = scope.around
     while around is not None:
