@@ -220,3 +220,15 @@ def test_a_long_message_of_a_parked_step_leaves_room_for_the_attempt(program: Pr
     assert max(map(len, shown)) <= 80
     [attempt] = [line for line in shown if line.startswith("  attempt 1  ")]
     assert re.search(r"…  \d\d:\d\d:\d\d  \d+\.\d s  \d+.* [KM]iB$", attempt), attempt
+
+
+def test_what_runs_after_a_success_is_no_repair(program: Program) -> None:
+    """The lines name `on_success` at both ends of it, and a repair is called a repair."""
+    text = (
+        "resile: 1\nname: x\nsteps:\n"
+        "  a: {shell: 'true', on_success: {shell: 'true'}}\n"
+        "  b: {shell: test -e mended, on_failure: {shell: touch mended, max_attempts: 2}, needs: [a]}\n"
+    )
+    lines = [line[9:] for line in program.call("run", program.write(text), code=0).stderr.splitlines()]
+    ends = [line.partition(":")[0] for line in lines if " done" in line or " on_success started" in line]
+    assert ends == ["a on_success started", "a on_success done", "b repair done"]

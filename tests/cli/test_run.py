@@ -488,15 +488,3 @@ def test_rules_read_alike_everywhere(program: Program) -> None:
     assert done.stdout.count(" flow.yaml:3:28 retry 1") == 1
     assert "parked by flow.yaml:3:38 park\n" in program.call("parked", "1", code=0).stdout
     assert rule_text(program.json("status", "1")["routes"][0]["rule"]) == "deep/flow.yaml:3:28 retry 1"
-
-
-def test_what_runs_after_a_success_is_no_repair(program: Program) -> None:
-    """The lines name `on_success` at both ends of it, and a repair is called a repair."""
-    text = (
-        "resile: 1\nname: x\nsteps:\n"
-        "  a: {shell: 'true', on_success: {shell: 'true'}}\n"
-        "  b: {shell: test -e mended, on_failure: {shell: touch mended, max_attempts: 2}, needs: [a]}\n"
-    )
-    lines = [line[9:] for line in program.call("run", program.write(text), code=0).stderr.splitlines()]
-    ends = [line.partition(":")[0] for line in lines if " done" in line or " on_success started" in line]
-    assert ends == ["a on_success started", "a on_success done", "b repair done"]

@@ -381,3 +381,11 @@ def test_names_that_are_there_are_not(flows: VisorFlows) -> None:
     )
     text = flow(f'a\nb < a: fail_if: "{code}"\nc < b: if: "outputs[\'a-raw\'] || outputs.history.a || env.HOME"')
     assert warnings_of(flows, text) == []
+
+
+def test_a_condition_on_an_output_that_is_too_large_fails_its_step(flows: VisorFlows) -> None:
+    """Code that throws skips its step, as in Visor; a limit of ours must not decide a condition in silence."""
+    big = "exec: 'head -c 600000 /dev/zero | tr \"\\\\0\" x'"
+    ran = flows.run(flow(f"big: {big}\na < big: if: 'outputs.big.length > 5'\nb < big: if: 'nothing.here'"), 1)
+    assert (ran.status["a"], ran.status["b"]) == ("failed", "skipped")
+    assert ran.failed == "condition: the variables have 600022 bytes; 524288 are allowed"

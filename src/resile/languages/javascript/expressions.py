@@ -13,7 +13,7 @@ import msgspec
 
 from resile.core.fanout.naming import short_name
 from resile.languages.javascript.evaluate import VALUES, Evaluation, Form, expand_values, holds
-from resile.languages.references import MISSING, known_of, names, parse_json
+from resile.languages.references import MISSING, ValueRefused, known_of, names, parse_json
 from resile.languages.surroundings import error_fields, failed_job, item_scope, scopes_seen, source_item
 from resile.model.limits import EXPRESSION_BYTES_MAX
 from resile.model.rules import Transition
@@ -42,10 +42,15 @@ class Expressions:
         self._find = find
 
     def decide(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
-        """Does a JavaScript condition hold? And what is its problem?"""
+        """Does a JavaScript condition hold? And what is its problem?
+
+        Raises ValueRefused where the variables are too large and errors of conditions only skip their steps: the limit
+        is ours and no fault of the code, so the step must fail.
+        """
         if condition.language == "js":
             return self.holds(condition.source, job, at)
-        return self.check("condition", condition.source, job, at)
+        answer = self._evaluate("condition", condition.source, job, at, "body")
+        return self._is_met(answer, job), answer.problem
 
     def holds(self, source: str, job: Job, at: float) -> tuple[bool, str]:
         """Does a `when` hold? A `${x}` in it means the value; code that can't be evaluated does not hold."""
@@ -55,7 +60,13 @@ class Expressions:
         code = expand_values(source, references)
         answer = self._evaluate("when", code, job, at, "expression", {VALUES: given})
         near = self._nearest_to(answer.problem, source, job) if answer.problem else ""
-        return holds(answer.value) and not answer.problem, answer.problem + near
+        return self._is_met(answer, job), answer.problem + near
+
+    def _is_met(self, answer: Evaluation, job: Job) -> bool:
+        """Does the answer of a condition mean yes?"""
+        if answer.kind == "too_large" and self._state.workflow_of(job.scope).condition_errors == "skip":
+            raise ValueRefused(answer.problem)
+        return holds(answer.value) and not answer.problem
 
     def _nearest_to(self, problem: str, code: str, job: Job) -> str:
         """A hint with the name that was probably meant where code names a variable or a step that there is not."""
