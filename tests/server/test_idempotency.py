@@ -57,6 +57,23 @@ def test_a_call_whose_server_died_is_carried_out_once(serve: Callable[..., Serve
     assert api.post("/runs", body, Idempotency_Key="not made").json["run"] == made + 1
 
 
+def test_a_new_run_of_another_is_made_once(serve: Callable[..., Server]) -> None:
+    """A server died after it had made the run that `as_new` asks for: the same call again finds that run."""
+    server = serve()
+    api = server.api
+    first = api.finish(flows.HELLO)
+    path, body = f"/runs/{first}/rerun", {"as_new": True}
+    call = begin(server, path, body, "again")
+    made = api.start(flows.HELLO, key=call)
+    for replayed in (None, "true"):
+        answer = api.post(path, body, Idempotency_Key="again")
+        assert (answer.status, answer.json["run"]) == (201, made)
+        assert answer.headers["location"] == f"{API}/runs/{made}"
+        assert answer.headers.get("idempotent-replayed") == replayed
+    assert api.post(path, body, Idempotency_Key="another").json["run"] == made + 1
+    assert api.post(path, body).json["run"] == made + 2
+
+
 def test_a_request_that_was_left_is_not_left_again(serve: Callable[..., Server]) -> None:
     """A retry that the engine has carried out already is answered from its result, and nothing runs again."""
     server = serve()

@@ -145,13 +145,16 @@ def submit_text(store: Store, call: TextCall, options: SubmitOptions) -> Submitt
 
 
 def submit_again(
-    store: SharedStore, number: int, inputs: Mapping[str, Any], limits: ResourceLimits, by: str
+    store: SharedStore, number: int, inputs: Mapping[str, Any], limits: ResourceLimits, by: str, *, key: str = ""
 ) -> Submitted:
     """Hand a new run of the definition of another one to the servers; `inputs` replace its own of the same names.
 
-    It has the labels, the priority and the folder of the other one.
+    It has the labels, the priority and the folder of the other one. With a `key` that a run has, it is that run.
     """
     row = row_of(store, number)
+    made = store.run_with_key(key) if key else None
+    if made is not None:
+        return Submitted(made.id, made.status, False)
     state = state_with_inputs(store, row)
     capacity = capacity_for(state.workflow, _on_servers(limits))
     values = inputs_for(state, Given(objects=inputs))
@@ -166,6 +169,7 @@ def submit_again(
         output=row.output,
         directory=row.directory,
         labels=row.labels,
+        key=key,
         submit_priority=known.priority if known else 0,
     )
     return Submitted(fresh.id, fresh.status, True)

@@ -145,8 +145,9 @@ async def rerun(request: Request) -> Accepted | Reply:
         raise Problem("invalid_field", "body: `as_new` starts from the beginning, so it excludes `failed_only`")
 
     def act(connection: Connection) -> Begun:
-        """Make the run."""
-        return submit_again(connection.store, run, body.inputs, body.resources(), request.identity.name)
+        """Make the run; a call that is repeated finds the one that it made by its name."""
+        by = request.identity.name
+        return submit_again(connection.store, run, body.inputs, body.resources(), by, key=request.call)
 
     found = await request.server.stores.write(act)
     request.server.host.ring()
