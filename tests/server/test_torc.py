@@ -67,6 +67,34 @@ def test_jobs_call_torc_through_the_server(serve: Callable[..., Server], tmp_pat
     assert not list(tmp_path.glob("output/torc/user_data*"))
 
 
+RECOVERS = """
+name: recovers
+failure_handlers: [{name: mends, rules: [{exit_codes: [10], recovery_script: ./mend.sh}]}]
+jobs:
+  - {name: first, command: "true"}
+  - name: solve
+    command: echo $TORC_JOB_ID $RESILE_JOB_ID; echo broken >&2; test -e mended || exit 10
+    failure_handler: mends
+"""
+MEND = """
+curl -s -X POST "$TORC_API_URL/jobs/$TORC_JOB_ID/retry/9?max_retries=3" > asked
+cat "$TORC_OUTPUT_DIR/job_stdio/job_wf${TORC_WORKFLOW_ID}_j${TORC_JOB_ID}_r${TORC_RUN_ID}_a${TORC_ATTEMPT_ID}.e" > read
+touch mended
+"""
+
+
+def test_torc_job_id_is_the_id_of_the_api(api: Api, tmp_path: Path) -> None:
+    """A job and its recovery script name the job to the server by it, and the files of the failed attempt as well."""
+    (tmp_path / "mend.sh").write_text(MEND)
+    (tmp_path / "mend.sh").chmod(0o755)
+    run = api.finish(RECOVERS, file="recovers.yaml", directory=str(tmp_path))
+    key = run * 2**32 + 2
+    assert api.get(f"/runs/{run}/jobs/2/attempts/1/stdout").body == b"%d 2\n" % key
+    assert msgspec.json.decode((tmp_path / "asked").read_bytes())["code"] == "run_id_stale"
+    assert (tmp_path / "read").read_text() == "broken\n"
+    assert api.get(f"/runs/{run}").json["status"] == "completed"
+
+
 def test_user_data_has_limits(api: Api) -> None:
     """A record that nobody has changed is 404, one that is too large 422; ids and fields are checked."""
     run = api.finish(flows.HELLO)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from resile.errors import ResileError
-from resile.model.nested import split_job_key
+from resile.model.nested import job_key, split_job_key
 
 if TYPE_CHECKING:
     from resile.commands.remote.connection import Connection
@@ -164,7 +164,7 @@ def _job(number: str) -> dict[str, Any]:
     if found is None:
         raise Refused(f"there is no job with the ID {number}")
     return {
-        "id": found.id,
+        "id": found.id if server is None else job_key(run, found.id),
         "workflow_id": run,
         "name": found.step,
         "status": found.status,

@@ -30,6 +30,7 @@ from resile.languages.references import ValueRefused, write_text
 from resile.languages.surroundings import failed_job
 from resile.model.failure import Failure, Fingerprint, Outcome, contract_failure
 from resile.model.folders import create_file, make_folder, put_in_place
+from resile.model.nested import job_key
 from resile.model.workflow import FanOut, Function, Noop, Python, Query, Shell, Step, Validate
 
 if TYPE_CHECKING:
@@ -286,7 +287,9 @@ class Performer:
         variables = {**self._run_env, "JOB_ID": str(failed), "JOB_NAME": error.step, "ATTEMPT_ID": str(error.attempt)}
         variables["RETURN_CODE"] = "" if code is None else str(code)
         # A failure after exit 0, such as a missing output file, has the code 1 in Torc.
-        of_torc = {**variables, "RETURN_CODE": "1"} if code == 0 else variables
+        of_torc = {**variables, "RETURN_CODE": "1"} if code == 0 else dict(variables)
+        if variables["API_URL"]:
+            of_torc["JOB_ID"] = str(job_key(int(variables["WORKFLOW_ID"]), failed))
         both = (("RESILE_", variables), ("TORC_", of_torc))
         return [(os.fsencode(prefix + name), os.fsencode(text)) for prefix, of in both for name, text in of.items()]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from _queue import SimpleQueue
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from resile.core.state import State
@@ -12,6 +13,7 @@ from resile.executors.contract import EndedOutputReader, OutputLost, OutputReade
 from resile.model.failure import LogRange
 from resile.model.folders import create_file, make_folder, put_in_place
 from resile.model.limits import OUTPUT_PIECE_BYTES
+from resile.model.nested import job_key
 from resile.store.contract import AttemptRow
 
 if TYPE_CHECKING:
@@ -24,12 +26,16 @@ _ENDINGS: dict[Stream, str] = {"out": ".o", "err": ".e"}
 class LogFiles:
     """Exports finished attempts: all of them in runs of up to 1,000 jobs, failed ones always."""
 
-    def __init__(self, output: OutputReader, folder: str, run: int, state: State) -> None:
-        """`output` reads the output of attempts; the files go into the folder of named logs below `folder`."""
+    def __init__(self, output: OutputReader, folder: str, run: int, state: State, *, is_served: bool = False) -> None:
+        """`output` reads the output of attempts; the files go into the folder of named logs below `folder`.
+
+        Where a server drives the run, repairs find them also by the number that the job has there.
+        """
         self._output = output
         self._folder = named_logs(folder)
         self._run = run
         self._state = state
+        self._is_served = is_served
         self._queue: SimpleQueue[AttemptRow | None] = SimpleQueue()
         self._thread: Thread | None = None
         self.problem: OSError | OutputLost | None = None
@@ -42,7 +48,7 @@ class LogFiles:
         if row.failure is None and self._state.last_job > EVERY_ATTEMPT_JOBS_MAX:
             return
         if at_once:
-            self._export(row)
+            self._export(row, keyed=self._is_served)
             return
         if self._thread is None:
             from threading import Thread
@@ -62,10 +68,15 @@ class LogFiles:
         while (row := self._queue.get()) is not None:
             self._export(row)
 
-    def _export(self, row: AttemptRow) -> None:
-        """Export one attempt."""
+    def _export(self, row: AttemptRow, *, keyed: bool = False) -> None:
+        """Export one attempt; with `keyed` its files have second names, with the job's number among all jobs."""
         try:
-            export_attempt(self._output, self._run, row, self._folder)
+            for path in export_attempt(self._output, self._run, row, self._folder):
+                if keyed:
+                    second = path.replace(f"_j{row.job}_r", f"_j{job_key(self._run, row.job)}_r")
+                    with suppress(FileNotFoundError):
+                        os.unlink(second)
+                    os.link(path, second)
         except (OSError, OutputLost) as problem:
             self.problem = problem
 

@@ -323,7 +323,7 @@ class Session:
             ),
             conditions=evaluators.conditions,
             journal=journal,
-            logfiles=LogFiles(executor, output, row.id, state),
+            logfiles=LogFiles(executor, output, row.id, state, is_served=bool(self._api.url)),
             listener=self._listener,
             monitor=None if self._given_executor else open_monitor(state, folder, executor),
             clock=self._clock,

@@ -26,9 +26,11 @@ from resile.errors import shorten
 from resile.languages.references import MISSING, ValueRefused, names, path_of
 from resile.languages.shell.quoting import render_shell
 
-_PASSED_ON = ("WORKFLOW_ID", "JOB_ID", "JOB_NAME", "OUTPUT_DIR", "ATTEMPT_ID", "API_URL")
+_PASSED_ON = ("WORKFLOW_ID", "JOB_NAME", "OUTPUT_DIR", "ATTEMPT_ID", "API_URL")
+# A server knows a job by its number among the jobs of all runs.
+_JOB_ID = "TORC_JOB_ID=$((${#RESILE_API_URL} ? RESILE_WORKFLOW_ID << 32 | RESILE_JOB_ID : RESILE_JOB_ID))"
 # On the first line of the command, so that bash reports the line numbers of the file.
-ENVIRONMENT = "export " + " ".join(f"TORC_{name}=$RESILE_{name}" for name in _PASSED_ON) + "; "
+ENVIRONMENT = f"export {' '.join(f'TORC_{name}=$RESILE_{name}' for name in _PASSED_ON)} {_JOB_ID}; "
 _CALLS_TORC = re.compile(r"\btorc\b[^\n;|&]*\b(?:user-data|jobs)\b")
 _BEFORE_ID = re.compile(r"\btorc\b[^\n;|&]*\buser-data\s+(?:get|update)\s+[\"']?\Z")
 # Where the folder can't be made, on a worker's machine for example, bash and its children know it all the same.
