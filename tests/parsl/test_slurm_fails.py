@@ -11,11 +11,11 @@ import pytest
 
 from resile.commands.cluster.allocations import allocation_list
 from resile.errors import ResileError
-from resile.executors.contract import Withdrawn
+from resile.executors.contract import Lost, Report, Withdrawn
 from resile.executors.parsl import slurm
 from resile.executors.parsl.nodes import Node
 from resile.executors.parsl.pools import NO_SHAPE, SILENT_SECONDS_MAX, Pool
-from resile.executors.parsl.verdicts import Verdicts
+from resile.executors.parsl.verdicts import PREEMPTIONS_MAX, Verdicts
 from resile.model.executor import ExecutorSettings
 from tests.parsl.hand_nodes import HandNode, open_executor
 
@@ -111,7 +111,28 @@ def test_slurm_is_asked_once_for_all_attempts_of_an_allocation(tmp_path: Path, c
     """Many attempts end with their node; what Slurm says of it is the evidence of each."""
     write(commands, scontrol=f"echo x >> {tmp_path}/asked; echo JobId=7 JobName=a JobState=PREEMPTED")
     HandNode(tmp_path, "aa", allocation="7")
-    verdicts, node = Verdicts(), Node(str(tmp_path), "aa")
+    verdicts, node = Verdicts(str(tmp_path)), Node(str(tmp_path), "aa")
     ends = [verdicts.of((job, 1), node, 1.0, 2.0, None) for job in range(5)]
     assert [type(one) for one in ends] == [Withdrawn] * 5
     assert (tmp_path / "asked").read_text() == "x\n"
+
+
+def test_the_next_engine_goes_on_counting_preemptions(tmp_path: Path, commands: Path) -> None:
+    """Ten are free in all: a resume does not make them ten more, and one that it finds again counts once."""
+    write(commands, scontrol='echo "JobId=$4 JobName=a JobState=PREEMPTED"')
+    for number in range(PREEMPTIONS_MAX + 1):
+        HandNode(tmp_path, f"n{number}", allocation=str(number))
+
+    def end_of(verdicts: Verdicts, number: int) -> Report:
+        return verdicts.of((3, number + 1), Node(str(tmp_path), f"n{number}"), 1.0, 2.0, None)
+
+    first = Verdicts(str(tmp_path))
+    ends = [end_of(first, number) for number in range(6)]
+    second = Verdicts(str(tmp_path))
+    ends += [end_of(second, number) for number in range(5, PREEMPTIONS_MAX)]
+    assert [type(one) for one in ends] == [Withdrawn] * 11
+    last = end_of(Verdicts(str(tmp_path)), PREEMPTIONS_MAX)
+    assert isinstance(last, Lost)
+    assert last.why.startswith("preempted 11 times: ")
+    other = Verdicts(str(tmp_path)).of((4, 1), Node(str(tmp_path), "n0"), 1.0, 2.0, None)
+    assert isinstance(other, Withdrawn), "each job has its own"

@@ -85,7 +85,7 @@ class ParslExecutor(SegmentReader):
         self._durations = Durations()
         self._nodes = Nodes(self._folder)
         self._former = Former()
-        self._verdicts = Verdicts()
+        self._verdicts = Verdicts(self._cluster)
         self._ready: list[Report] = []
         self._submissions = 0
         self._is_draining = False

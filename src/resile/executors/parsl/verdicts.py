@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from errno import EINVAL, ETIMEDOUT
 
@@ -26,10 +27,18 @@ _WORDS = {"timeout": "the allocation's time is over", "oom": "out of memory"}
 
 
 class Verdicts:
-    """Says how attempts ended, and counts how often those of each job were preempted."""
+    """Says how attempts ended, and counts how often those of each job were preempted.
 
-    def __init__(self) -> None:
-        self._preemptions: dict[int, int] = {}
+    The preemptions are in a file of the folder, so that the next engine of the run goes on with the same number.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._file = os.path.join(folder, files.PREEMPTED)
+        # By job: the allocations that it lost so.
+        self._preemptions: dict[int, set[str]] = {}
+        for line in files.Tail(self._file).read():
+            job, allocation = line.split()
+            self._preemptions.setdefault(int(job), set()).add(allocation.decode())
         self._looked: dict[str, slurm.Allocation | None] = {}
         # What Slurm said of allocations, and when.
         self._said: dict[str, tuple[float, slurm.Allocation | None]] = {}
@@ -86,11 +95,19 @@ class Verdicts:
             place, began = log or LogRange(""), started_at or at
             return Ended(*key, began, at, SIGKILL, 0.0, 0, place, kind, evidence=f"{_WORDS[kind]}: {found}")
         if kind == "preempted":
-            times = self._preemptions[key[0]] = self._preemptions.get(key[0], 0) + 1
+            times = self._count_preemption(key[0], identity.allocation)
             if times <= PREEMPTIONS_MAX:
                 return Withdrawn(*key, at, started=True, why=f"preempted: {found}")
             return Lost(*key, at, f"preempted {times} times: {found}", log)
         return Lost(*key, at, str(found), log)
+
+    def _count_preemption(self, job: int, allocation: str) -> int:
+        """How often attempts of a job were preempted, with this time."""
+        known = self._preemptions.setdefault(job, set())
+        if allocation not in known:
+            known.add(allocation)
+            files.append(self._file, [b"%d %s" % (job, allocation.encode())])
+        return len(known)
 
     def _end_of(self, allocation: str) -> slurm.Allocation | None:
         """How an allocation ended; Slurm is asked once for all attempts that end with it."""

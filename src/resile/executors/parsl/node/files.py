@@ -2,13 +2,14 @@
 
     cluster/orders                the engine appends: `K job attempt submission` end it, or never start it; `R …` never
                                   start it, but let it go on if it has started; `D number` withdraw what waits
+    cluster/preempted             the engine appends: `job allocation`, an attempt that Slurm ended for others
     cluster/node.pyz              the program of the nodes
     launcher/TOKEN/node           which machine, block and allocation this is; its time stamp is a sign of life
     launcher/TOKEN/taken          `T job attempt submission`: the node is about to start it; `X …`: it never will
     launcher/TOKEN/fate           why the node ends its attempts, if something makes it stop
     launcher/TOKEN/TOKEN.spool    the lines of its launcher; and beside it the output of the attempts
 
-Each file has one writer. The lines of `orders`, `taken` and the spool have checksums. A submission is one way of an
+Each file has one writer. The lines of all but `node` and `fate` have checksums. A submission is one way of an
 attempt to a node: a node first writes that it has taken it, then looks at the fence and at the orders, and only then
 starts it. An engine that gives up a submission first writes the order, then looks whether a node has taken it. So
 either the engine sees that it was taken, or it never starts.
@@ -22,7 +23,7 @@ import os
 
 from resile.executors.local.spool import with_checksum, without_checksum
 
-CLUSTER, ORDERS, ARCHIVE = "cluster", "orders", "node.pyz"
+CLUSTER, ORDERS, PREEMPTED, ARCHIVE = "cluster", "orders", "preempted", "node.pyz"
 NODE, TAKEN, FATE = "node", "taken", "fate"
 END, REVOKE, DRAIN = b"K", b"R", b"D"
 TAKES, DROPS = b"T", b"X"
