@@ -9,6 +9,7 @@ import pytest
 
 from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, AttemptWithdrawn
 from resile.executors.contract import Adopted, Ended, Lost, Started, Withdrawn
+from resile.model.builtin_actions import Transform
 from resile.model.failure import LogRange, Outcome, Usage
 from resile.model.workflow import Agent, Capture, Shell, Step, Validate
 from resile.store.contract import AttemptRow
@@ -181,6 +182,18 @@ def test_end_may_decide_the_verdict(tmp_path: Path, text: bytes) -> None:
     event, _ = parts.observe(Ended(2, 1, START, START, 0, 0.0, 0, log))
     assert isinstance(event, AttemptEnded)
     assert event.outcome.values == {"workflow_status": "failed"}
+
+
+@pytest.mark.parametrize("capture", [(), (Capture("said", "value"),)], ids=["nameless", "captured"])
+def test_end_may_decide_the_verdict_after_a_transform(tmp_path: Path, capture: tuple[Capture, ...]) -> None:
+    """The value that the transform makes has the verdict, whether or not a name captures the value."""
+    end = Step(name="end", action=RUN, transform=Transform(parse="last"), capture=capture)
+    parts = Parts(flow(Step(name="a", action=RUN), end=end), tmp_path)
+    log = parts.output.write("s", b'first\n{"workflow_status": "failed"}\n')
+    event, _ = parts.observe(Ended(2, 1, START, START, 0, 0.0, 0, log))
+    assert isinstance(event, AttemptEnded)
+    captured = {one.name: {"workflow_status": "failed"} for one in capture}
+    assert event.outcome.values == {**captured, "workflow_status": "failed"}
 
 
 def test_a_verdict_that_is_none_fails_end(tmp_path: Path) -> None:

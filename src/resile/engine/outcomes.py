@@ -298,10 +298,13 @@ class Observer:
             values = self._capture(job, step, captures, outcome)
         except CaptureRefused as problem:
             return _fail_contract(outcome, redact(str(problem), self._secrets), "capture")
-        outcome = self._evaluators.complete(job, step, outcome, values[captures[0].name], at)
+        named = msgspec.structs.replace(step, capture=captures)
+        outcome = self._evaluators.complete(job, named, outcome, values[captures[0].name], at)
+        value = outcome.values.get(captures[0].name)
+        if not step.capture:
+            outcome = msgspec.structs.replace(outcome, values={})
         if not self._state.is_end(job) or outcome.failure is not None:
             return outcome
-        value = outcome.values.get(captures[0].name)
         verdict = value.get("workflow_status") if isinstance(value, dict) else None
         if verdict is None:
             return outcome
