@@ -2,7 +2,7 @@
 
 The changes are made in core/, store/, engine/ and executors/local/ of the package. Each mutant lives in a copy of the
 repository with an interpreter of its own. The tests of its folder run until the first failure. That test must
-pass without the change and fail again with it, twice. A mutant that passes them all survives and is printed as a diff.
+pass without the change and fail again with it. A mutant that passes them all survives and is printed as a diff.
 """
 
 from __future__ import annotations

@@ -25,6 +25,11 @@ COPIED = ("src", "tests", "examples", "docs", "bench", "pyproject.toml", "README
 # A single test that runs for so long does not end: on an idle machine the longest takes ten seconds.
 TEST_SECONDS_MAX = 90
 GOODBYE_SECONDS = 20
+# A test that did not end, or failed, runs again for so many times the seconds that it takes without the change.
+AGAIN_FACTOR = 10
+AGAIN_SECONDS_MIN = 20.0
+# So many test files run first, then twice as many, and so on: pytest imports all files before it runs the first test.
+FIRST_BATCH = 4
 # A line of pytest about a test, which begins when the test does.
 TEST = re.compile(
     r"(?P<name>tests/[^: ]+::.*?) *( (PASSED|SKIPPED|XFAIL|(?P<end>FAILED|ERROR))( \(.*\))? *(\[ *\d+%\])?)?$"
@@ -55,10 +60,12 @@ class Copy:
                 shutil.copy2(origin / name, target)
         home = self.root / ".venv"
         venv.create(home, symlinks=True, with_pip=False)
-        (packages,) = home.glob("lib/python*/site-packages")
-        (packages / "copy.pth").write_text(f"{self.root / 'src'}\n{sysconfig.get_path('purelib')}\n")
+        (self.packages,) = home.glob("lib/python*/site-packages")
+        (self.packages / "copy.pth").write_text(f"{self.root / 'src'}\n{sysconfig.get_path('purelib')}\n")
         self.python = home / "bin" / "python"
         self._mutants = 0
+        # Tests that passed without a change, and the seconds that each took.
+        self._passes: dict[str, float] = {}
 
     def warm_up(self, suites: Sequence[str]) -> None:
         """Write the byte code of all files, which then serves every mutant, and every copy of this copy."""
@@ -84,23 +91,29 @@ class Copy:
             file.write_text(text)
             os.utime(file, ns=(times.st_atime_ns, modified_ns))
 
-        def is_the_reason(test: str) -> bool:
-            """Whether a test passes without the change and fails with it, twice: it may fail by chance as well."""
-            for _ in range(2):
+        def is_the_reason(failed: Failure) -> bool:
+            """Whether a test passes without the change and fails again with it: it may fail by chance as well."""
+            if failed.test not in self._passes:
                 put(original, times.st_mtime_ns)
-                if self._first_failure([test]) is not None:
-                    put(changed, second)
-                    return False
+                began = time.monotonic()
+                passes = self._first_failure([failed.test]) is None
                 put(changed, second)
-                if self._first_failure([test]) is None:
+                if not passes:
                     return False
-            return True
+                self._passes[failed.test] = time.monotonic() - began
+            patience = max(AGAIN_SECONDS_MIN, AGAIN_FACTOR * self._passes[failed.test])
+            return self._first_failure([failed.test], min(patience, TEST_SECONDS_MAX)) is not None
 
         left, chance = list(tests), list[str]()
+        count = FIRST_BATCH
         put(changed, second)
         try:
-            while failed := self._first_failure([*left, *chance]):
-                if is_the_reason(failed.test):
+            while left:
+                failed = self._first_failure([*left[:count], *chance])
+                if failed is None:
+                    left, count = left[count:], 2 * count
+                    continue
+                if is_the_reason(failed):
                     return f"{failed.test} {failed.reason}"
                 print(f"{mutant}: {failed.test} {failed.reason} by chance", file=sys.stderr, flush=True)
                 chance.append(f"--deselect={failed.test}")
@@ -110,7 +123,7 @@ class Copy:
             put(original, times.st_mtime_ns)
         return ""
 
-    def _first_failure(self, words: list[str]) -> Failure | None:
+    def _first_failure(self, words: list[str], patience: float = TEST_SECONDS_MAX) -> Failure | None:
         """The first failure among some tests; None where all pass, or none is there."""
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         # The name of each test is written before it runs, so the last name is that of a test that does not end.
@@ -119,7 +132,7 @@ class Copy:
             process = subprocess.Popen(
                 argv, cwd=self.root, stdout=said, stderr=said, env=environment, start_new_session=True
             )
-            ended = self._wait(process, said.fileno())
+            ended = self._wait(process, said.fileno(), patience)
             said.seek(0)
             lines = said.read().decode(errors="replace").splitlines()
         if ended and process.returncode in (0, 5):
@@ -131,14 +144,14 @@ class Copy:
         broken = [line.split(" ")[1] for line in lines if line.startswith("ERROR ")]
         return Failure(failed[0], "fails") if failed else Failure((broken or words)[0], "can't start")
 
-    def _wait(self, process: subprocess.Popen[bytes], said: int) -> bool:
+    def _wait(self, process: subprocess.Popen[bytes], said: int, patience: float) -> bool:
         """Wait until the tests end. A test that doesn't is interrupted, so that it stops what it started."""
         size, until = -1, 0.0
         while process.poll() is None:
             now = time.monotonic()
             written = os.fstat(said).st_size
             if written != size:
-                size, until = written, now + TEST_SECONDS_MAX
+                size, until = written, now + patience
             if now > until:
                 _stop(process)
                 return False

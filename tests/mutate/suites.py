@@ -24,6 +24,8 @@ SUITES: dict[str, tuple[str, ...]] = {
         "tests/cli",
     ),
     "engine/host": ("tests/host", "tests/engine", "tests/worker"),
+    "engine/monitoring": ("tests/resources", "tests/engine", "tests/executors/test_outcome.py"),
+    "engine/fingerprints": ("tests/engine", "tests/runs/changed", "tests/dialects/torc/test_changed.py"),
     "engine": (
         "tests/engine",
         "tests/runs/values",
@@ -47,18 +49,19 @@ def folder_of(path: str) -> str:
 def tests_for(root: Path, path: str, suites: Sequence[str]) -> list[str]:
     """The test files of some suites, in the order in which they most likely notice a change of a file.
 
-    Suite by suite, the file of the same name comes first, then those that import it, then those of its folder, then
-    those that import a module that imports it, and so on.
+    The files of the same name come first, then those that import it. The others follow suite by suite: those of its
+    folder, then those that import a module that imports it, and so on.
     """
     distances = _distances(_module(path), _users(root))
 
-    def order(file: Path) -> tuple[bool, bool, bool, int]:
+    def order(numbered: tuple[int, Path]) -> tuple[bool, bool, int, bool, int]:
+        suite, file = numbered
         distance = distances.get(_module(file.relative_to(root).as_posix()), len(distances))
         same_name, same_folder = file.stem == f"test_{Path(path).stem}", file.parent.name == Path(path).parent.name
-        return not same_name, distance > 1, not same_folder, distance
+        return not same_name, not same_name and distance > 1, suite, not same_folder, distance
 
-    chosen = [sorted(_files(root / suite), key=order) for suite in suites]
-    return [RECORDS, *(file.relative_to(root).as_posix() for files in chosen for file in files)]
+    numbered = [(number, file) for number, suite in enumerate(suites) for file in _files(root / suite)]
+    return [*(file.relative_to(root).as_posix() for _, file in sorted(numbered, key=order)), RECORDS]
 
 
 @cache
