@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from resile.core.actions import KeepLetter
 from resile.core.events import AttemptEnded, RunStarted
 from resile.core.state import Job
 from resile.dialects.compile import compile_text
@@ -16,6 +17,8 @@ from resile.engine.secrets import Hidden
 from resile.languages.contract import render_shell, render_text
 from resile.languages.references import MISSING, ValueRefused
 from resile.model.failure import Failure, LogRange, Outcome
+from resile.model.items import DeadLetter, Item
+from resile.model.status import Status
 from resile.store.contract import AttemptRow, Batch, JobRow, RunRow
 from resile.store.memory import MemoryStore
 from tests.core.items import Items
@@ -23,6 +26,8 @@ from tests.core.world import OK, failed
 from tests.engine.simulated import MemoryOutput
 
 FAILURE = Failure("exit", "exit code 3", 3, None, "some out\n", "some err\n")
+
+TWO_ITEMS = "steps: [{id: each, map: {input: [1, 2], steps: [{id: work, shell: x}]}}, {id: use, shell: x}]"
 
 
 class Lookup:
@@ -219,8 +224,7 @@ def test_each_item_has_its_own_captured_names(tmp_path: Path) -> None:
 
 def test_a_map_gives_results_outcomes_and_numbers(tmp_path: Path) -> None:
     """By the name of its step: what its last steps printed, what became of each item, and its counts."""
-    text = "steps: [{id: each, map: {input: [1, 2], steps: [{id: work, shell: x}]}}, {id: use, shell: x}]"
-    run = Lookup(text, tmp_path, stuck=("use", "work"))
+    run = Lookup(TWO_ITEMS, tmp_path, stuck=("use", "work"))
     run.wrote("work", '{"n": 1}\n', index=0, started_at=1.0, ended_at=2.0)
     run.wrote("work", "plain\n", index=1, started_at=1.0, ended_at=2.0)
     jobs = [run.job("work", index) for index in range(2)]
@@ -232,6 +236,36 @@ def test_a_map_gives_results_outcomes_and_numbers(tmp_path: Path) -> None:
     assert [one["item_id"] for one in run.find("each", "outcomes")] == ["each[0]", "each[1]"]
     assert [run.find("each", name) for name in ("total", "successful", "failed", "dead_letters")] == [2, 2, 0, 0]
     assert run.find("each") is run.find("each", "nope") is MISSING
+
+
+def test_only_items_that_succeeded_and_left_no_letter_have_a_branch_to_merge(tmp_path: Path) -> None:
+    """An item that failed has none, though no letter is kept of it, and neither has one whose letter is kept."""
+    run = Lookup(TWO_ITEMS, tmp_path, stuck=("use", "work"))
+    each, jobs = run.job("each"), [run.job("work", index) for index in range(2)]
+
+    def store(*status: Status, letters: tuple[KeepLetter, ...] = ()) -> None:
+        rows = {job.id: JobRow(job.id, "work", f"each[{at}]", status[at]) for at, job in enumerate(jobs)}
+        run.writer.submit(Batch(run.lease.run, run.lease.token, [], rows, {}, letters=letters))
+
+    store(Status.completed, Status.completed)
+    first, second = run.find("each", "branches").split(" ")
+    assert first != second
+    store(Status.failed, Status.completed)
+    assert run.find("each", "branches") == second
+    letter = DeadLetter("each", "each", "work", each.id, 0, Item(1, 2), "failed", 1.0)
+    store(Status.completed, Status.completed, letters=(KeepLetter(letter),))
+    assert run.find("each", "branches") == first
+
+
+def test_an_item_that_failed_without_a_failed_attempt_has_no_message(tmp_path: Path) -> None:
+    """Its step was cancelled before it ran, or its last attempt says nothing of a failure."""
+    run = Lookup(TWO_ITEMS, tmp_path, stuck=("use", "work"))
+    run.wrote("work", "said\n", index=1)
+    jobs = [run.job("work", index) for index in range(2)]
+    rows = {job.id: JobRow(job.id, "work", f"each[{at}]", Status.canceled) for at, job in enumerate(jobs)}
+    run.writer.submit(Batch(run.lease.run, run.lease.token, [], rows, {}))
+    found = [(one["status"], one["output"], one["error"]) for one in run.find("each", "outcomes")]
+    assert found == [("failed", "", ""), ("failed", "said", "")]
 
 
 def test_an_isolated_item_has_a_worktree(tmp_path: Path) -> None:

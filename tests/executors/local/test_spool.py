@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from resile.executors.fence import OPEN
 from resile.executors.local import spool as spool_module
 from resile.executors.local import wire
 from resile.executors.local.launcher.main import Launcher
@@ -63,3 +65,21 @@ def test_what_is_written_after_a_compaction_follows_it(launcher: Launcher, tmp_p
     assert (tmp_path / f"t{SUFFIX}").read_bytes() == HEADER + RUNNING + FRESH + OVER
     launcher.spool.acknowledge(len(RUNNING + OVER + FRESH), [RUNNING])
     assert (tmp_path / f"t{SUFFIX}").read_bytes() == HEADER + RUNNING + OVER
+
+
+def test_a_spool_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+    """The launcher reports the system's own number with every start that it refuses, not a guess."""
+    fence = tmp_path / "fence"
+    fence.write_bytes(OPEN)
+    ours, theirs = socket.socketpair()
+    with ours:
+        made = Launcher(theirs.detach())
+        folder = os.fsencode(tmp_path)
+        frame = wire.configure_frame(1, os.fsencode(fence), b"t", folder, 1, 0.0, folder, [], [])
+        made.obey_all(wire.take_frames(bytearray(frame)))
+        assert (made.spool, made.attempts.blocked_errno) == (None, errno.ENOENT)
+        made.attempts.fence.close()
+        made.detach()
+        made.epoll.close()
+        os.close(made.wakeup_fd)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
