@@ -76,18 +76,33 @@ def _load_msgspec() -> None:
     It imports typing_extensions if that is installed, and with it inspect and ast, which take a tenth of the time that
     a run of one step may take; and platform, which compiles a dozen patterns, for the name of the system. Few commands
     use its schemas, with the classes that describe types, and none its YAML and TOML. It takes the types of `datetime`
-    from the C module beneath: the other one first defines them all in Python.
+    from the C module beneath: the other one first defines them all in Python. And it tries out a `typing.ForwardRef`,
+    which compiles a text: for the first that it compiles, Python defines the classes of every syntax node.
     """
     platform = _Later("platform")
     platform.system = lambda: os.uname().sysname
     schemas = _Later("msgspec._json_schema", "schema", "schema_components")
     parts = {name: _Later(name) for name in ("msgspec.inspect", "msgspec.toml", "msgspec.yaml")}
     aside: dict[str, Any] = {"typing_extensions": None, "datetime": __import__("_datetime"), "platform": platform}
-    aside |= {"msgspec._json_schema": schemas, **parts}
+    aside |= {"re": _patterns_later(), "msgspec._json_schema": schemas, **parts}
     aside = {name: module for name, module in aside.items() if name not in sys.modules}
     sys.modules.update(aside)
+    typing: Any = __import__("typing")
+    typing.compile = lambda *_: None
     try:
         __import__("msgspec")
     finally:
+        del typing.compile
         for name in aside:
             del sys.modules[name]
+
+
+def _patterns_later() -> _Later:
+    """Make a module `re` of what typing and msgspec take from it: two types, and a function.
+
+    The types are those of a compiled pattern, which here matches the empty text, and of a match.
+    """
+    patterns, success = _Later("re", "compile"), 1
+    pattern = __import__("_sre").compile("", 0, [success], 0, {}, ())
+    patterns.Pattern, patterns.Match = type(pattern), type(pattern.match(""))
+    return patterns

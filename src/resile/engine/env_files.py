@@ -14,7 +14,6 @@ Of the credentials a run gets only the fields that it declares as secrets, under
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,6 +63,8 @@ def _own_files(workflow: Workflow) -> dict[str, str]:
     """The variables of all files of one workflow; a later file overrides, a missing file is an error before the run."""
     values: dict[str, str] = {}
     for name in workflow.env_files:
+        import re
+
         for number, line in enumerate(_lines(workflow, name), 1):
             text = line.strip()
             if not text or text.startswith("#"):
@@ -94,6 +95,8 @@ def _value(text: str) -> str:
     """A value without its quotes; a comment may follow an unquoted one."""
     if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]:
         return text[1:-1]
+    import re
+
     return re.split(r"\s#", text, maxsplit=1)[0].rstrip()
 
 

@@ -40,7 +40,6 @@ from resile.engine.journal import Journal
 from resile.engine.launch import Performer
 from resile.engine.log_files import LogFiles
 from resile.engine.neighbours.lease_keeper import LeaseKeeper, OwnLease
-from resile.engine.neighbours.requests import answer_request
 from resile.engine.outcomes import Observer, has_no_room
 from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Executor, Launch, Report, Returned, Started
@@ -303,6 +302,8 @@ class Engine:
 
     def take_request(self, request: Request) -> None:
         """Turn a request of another process into an event of this moment; the batch with that event answers it."""
+        from resile.engine.neighbours.requests import answer_request
+
         # Of two judges the first one wins: each request sees what those before it did.
         self._feed_all()
         event, result = answer_request(self._state, request, self._clock.now())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,9 +19,22 @@ from resile.model.workflow import Function, Workflow
 from resile.store.contract import RunRow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypedDict
+
     from resile.engine.monitoring.sampler import Monitor
     from resile.executors.local.prestart import Prestarted
     from resile.executors.shared.hub import Hub
+
+    class _Settings(TypedDict):
+        """What the executors of commands have in common."""
+
+        label: str
+        base_env: dict[bytes, bytes]
+        directory: bytes
+        fence: Fence
+        secrets: Sequence[bytes]
+        clock_offset: float
 
 
 class Hosting(Struct, frozen=True):
@@ -74,14 +87,14 @@ def make_executor(
 
     Steps get the environment `env`, and what the run adds as its `own`.
     """
-    settings = _Settings(
-        label=label(identity, row.id, epoch),
-        base_env=encode_environment(env, own),
-        directory=os.fsencode(row.directory),
-        fence=fence,
-        secrets=hidden.listed,
-        clock_offset=clock_offset,
-    )
+    settings: _Settings = {
+        "label": label(identity, row.id, epoch),
+        "base_env": encode_environment(env, own),
+        "directory": os.fsencode(row.directory),
+        "fence": fence,
+        "secrets": hidden.listed,
+        "clock_offset": clock_offset,
+    }
     commands: Executor
     if state.workflow.executor is not None:
         from resile.executors.parsl.executor import ParslExecutor
@@ -98,17 +111,6 @@ def make_executor(
     if not calls_functions(state.workflow):
         return commands
     return _with_functions(commands, state, row, folder, parallel, epoch, {**env, **own}, clock_offset, fence)
-
-
-class _Settings(TypedDict):
-    """What the executors of commands have in common."""
-
-    label: str
-    base_env: dict[bytes, bytes]
-    directory: bytes
-    fence: Fence
-    secrets: Sequence[bytes]
-    clock_offset: float
 
 
 def _with_functions(

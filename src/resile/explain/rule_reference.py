@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
 _PLACED = r"(?s)(.+?):(\d+):(\d+) (.*)"
@@ -23,6 +21,8 @@ class RuleReference(Struct, frozen=True, gc=False):
 
 def parse_rule(text: str) -> RuleReference:
     """Parse `file:line:column text`, the form in which the core writes rules into routes and events."""
+    import re
+
     found = re.fullmatch(_PLACED, text)
     if found is None:
         return RuleReference(None, None, None, text)

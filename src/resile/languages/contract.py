@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Namespaces = dict[str, dict[str, Any]]
 """The memory of a run: values by key, by namespace."""
-Seen = TypeVar("Seen", bound="Visible")
 
 
 class JobRecord(Protocol):
@@ -128,6 +127,9 @@ class Visible(Protocol):
 
     def __call__(self, name: str) -> Any:
         """The value of a `${...}` reference; MISSING if the reference belongs to the shell."""
+
+
+Seen = TypeVar("Seen", bound=Visible)
 
 
 class Program(Struct, frozen=True):

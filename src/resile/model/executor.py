@@ -1,7 +1,5 @@
 """Where the attempts of a run go, if not to this machine: the table `[executor]` of a file, or `executor:`."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

@@ -453,3 +453,11 @@ class Workflow(Struct, frozen=True, omit_defaults=True, kw_only=True):
     monitor_seconds: float = 0.0
     edition: int = 1
     executor: ExecutorSettings | None = None
+
+
+# The types that contain each other, in place of their names: msgspec would have Python compile each name, and the first
+# text that Python compiles costs a millisecond.
+Child.__annotations__["workflow"] = Workflow
+Condition.__annotations__["besides"] = tuple[Condition, ...]
+for _owner in (FanOut, Repair, SuccessActions):
+    _owner.__annotations__["steps"] = tuple[Step, ...]

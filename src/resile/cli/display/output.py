@@ -8,7 +8,6 @@ characters but colors (terminal.py), whatever stands in names, values and messag
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -183,13 +182,19 @@ class Page:
 
     def wrap_column(self, text: str) -> list[str]:
         """The text on as many lines as its width needs; the second and later ones begin where its last column does."""
+        import re
+
         found = re.match(_COLUMN, re.sub(_CODE, "", text))
         size = len(found[0]) if found else len(text) - len(text.lstrip()) + 4
         return self.wrap(text, " " * min(size, self.columns // 2))
 
     def wrap(self, text: str, hang: str = "") -> list[str]:
         """The text on as many lines as its width needs; the second and later ones begin with `hang`."""
-        if self.columns == ENDLESS_COLUMNS or width(re.sub(_CODE, "", text)) <= self.columns:
+        if self.columns == ENDLESS_COLUMNS:
+            return [text]
+        import re
+
+        if width(re.sub(_CODE, "", text)) <= self.columns:
             return [text]
         lines = [""]
         for word in re.findall(_WORD, text):

@@ -11,7 +11,10 @@ here. A pipe gets the bytes.
 from __future__ import annotations
 
 import codecs
-import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import re
 
 COLOR_CHARACTERS_MAX = 60
 RESET = "\x1b[0m"
@@ -26,6 +29,7 @@ def harmless(text: str, *, is_colored: bool = True) -> str:
     """The text without the control characters that a terminal would obey; colors stay where they are wanted."""
     if text.isprintable():
         return text
+    import re
 
     def code_of(found: re.Match[str]) -> str:
         control = found[0]
@@ -49,6 +53,8 @@ class Harmless:
 
     def feed(self, data: bytes, *, is_last: bool = False) -> str:
         """The text of the next piece, as far as it is complete."""
+        import re
+
         text = self._rest + self._decoder.decode(data, is_last)
         unfinished = None if is_last else re.search(_OPEN, text)
         self._rest = "" if unfinished is None else unfinished[0]

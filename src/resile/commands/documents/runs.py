@@ -208,7 +208,9 @@ def run_document(
         jobs=sorted(jobs, key=lambda job: job.id),
         jobs_omitted=gone.omitted if gone else 0,
         routes=routes_of(state),
-        first_failure=msgspec.convert(state.first_failure, FirstFailure | None, from_attributes=True),
+        first_failure=None
+        if state.first_failure is None
+        else msgspec.convert(state.first_failure, FirstFailure, from_attributes=True),
         outputs=dict(scope.values) if scope is not None else {},
         maps=map_metrics_of(state, letters),
         dead_letters=sum(fan.count for fan in letters),

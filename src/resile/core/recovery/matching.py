@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from typing import TYPE_CHECKING
 
 from resile.model.failure import FAILURE_KINDS, Failure, Kind
-from resile.model.patterns import Pattern, PatternRefused, compile_pattern
 from resile.model.rules import Match
 from resile.model.workflow import Rule, Step
+
+if TYPE_CHECKING:
+    import re
+
+    from resile.model.patterns import Pattern
 
 _LOST = Match(kinds=(Kind.LOST,))
 _POISON = Rule(then="park", text="lost attempts park the step", match=_LOST)
@@ -54,7 +58,11 @@ def _occurs(pattern: str, failure: Failure) -> bool:
 
 def _compile(pattern: str) -> Pattern | re.Pattern[str]:
     """Compile a pattern; one that only an older version accepted is matched as that version did."""
+    from resile.model.patterns import PatternRefused, compile_pattern
+
     try:
         return compile_pattern(pattern)
     except PatternRefused:
+        import re
+
         return re.compile(pattern, re.MULTILINE)
