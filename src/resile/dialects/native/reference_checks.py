@@ -333,7 +333,7 @@ class _ReferenceChecker:
 
         # Without quotes and nesting few places are unsafe; skip the lexer, which takes seconds for 100,000 commands.
         written = text.node.text
-        is_flat = written.count("${") == len(known) and _NESTING.isdisjoint(written) and not has_suspect(written)
+        is_flat = written.count("$") == len(known) and _NESTING.isdisjoint(written) and not has_suspect(written)
         count: dict[str, int] = {}
         for piece in () if is_flat else read(written, text.program):
             if not isinstance(piece, Hole):

@@ -2,16 +2,22 @@
 
 Simple   one command: its words, its values, the command before it in a pipeline
 Judge    all commands of a text; sets the form of each value, and the second interpreter that reads it
+
+When all commands are read, flow.py says which values reach a place that is evaluated through variables, and computed.py
+which command a computed name stands for.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
-from resile.languages.shell.interpreters import code_words, is_suspect, reader_of_input, runs_files
+from resile.languages.shell.computed import Names, is_computed
+from resile.languages.shell.flow import INPUT, Flow, names_counted, names_looked_up, names_repeated, variables_in
+from resile.languages.shell.interpreters import COMPUTED, code_words, is_suspect, reader_of_input, runs_files
 from resile.languages.shell.rules import ASSIGNMENT, SUSPECTS, Rules, Shell, Verdict, Word, without_quotes
 
 _PRINTERS = frozenset(("echo", "printf", "print"))
@@ -19,6 +25,12 @@ _VARIABLE = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z_][A-Za-z0-9_]*")
 # Lengths, parts of variables, and the output of commands say nothing of a variable as a whole.
 _UNCOUNTED = re.compile(r"\$\{#[^}]*\}|\$\{\w+[%#/^,][^}]*\}|\$\([^()]*\)|`[^`]*`")
 _NUMBER = Verdict("number")
+_CALM = Verdict("calm")
+# A command whose name is computed, and expansions that read a variable's value again.
+_EXPANDED = re.compile(
+    r"(?:^|[;&|{}\n(`]|\b(?:then|do|else|if|elif|while|until|exec|command|time)\s)\s*[\"]?[$`]|\$\{!|@P\}|\$\{\("
+)
+_NO_QUOTES = str.maketrans("()<>`", "     ", "\\'\"")
 _SEPARATORS = str.maketrans("/=;&|{}", "       ")
 
 
@@ -61,10 +73,14 @@ class Judge:
         self.commands: list[Simple] = []
         self.arithmetic: list[tuple[int, int, str]] = []
         self.printed: list[tuple[int, int]] = []
+        self.places: dict[int, int] = {}
+        self.fed: list[int] = []
 
     def close(self, simple: Simple) -> None:
         """Judge a command whose words are complete."""
         self.commands.append(simple)
+        self.places.update(simple.values)
+        self.places.update(simple.elements)
         prints_inside = bool(self.printed) and self.printed[-1][0] > simple.starts[0]
         is_fed = simple.has_document or simple.before is not None or prints_inside
         if not (simple.values or simple.elements or is_fed):
@@ -93,29 +109,93 @@ class Judge:
 
     def close_document(self, simple: Simple, values: list[tuple[int, int]]) -> None:
         """Judge the values in a here-document of a command."""
-        for _, piece in values:
+        for at, piece in values:
+            self.places[at] = piece
+            self.fed.append(at)
             self._mark(piece, simple.second)
 
     def finish(self) -> None:
-        """Judge the values of variables that the text uses in arithmetic, here or in a command before."""
-        if not self.assigned:
+        """Judge what needs the whole text: computed names, and values that reach their place through variables."""
+        text = self.text
+        if not self.places or not (
+            self.arithmetic or _EXPANDED.search(text) or has_suspect(text.translate(_NO_QUOTES))
+        ):
             return
+        every = [self._rules(simple) for simple in self.commands]
+        self._judge_computed(every)
         counted: set[str] = set()
         keyed: set[str] = set()
-        for simple in self.commands:
-            rules = self._rules(simple)
+        for rules in every:
             integers, maps = rules.names_declared()
             counted.update(integers)
             keyed.update(maps)
-            for text in rules.words_counted():
-                counted.update(_VARIABLE.findall(text))
-        for start, end, array in self.arithmetic:
-            if array not in keyed:
-                counted.update(_VARIABLE.findall(_UNCOUNTED.sub("", self.text[start:end])))
-        self._follow(counted)
+            for word in rules.words_evaluated("number"):
+                counted.update(_VARIABLE.findall(word.text))
+        stretches = [(start, end) for start, end, array in self.arithmetic if array not in keyed]
+        for start, end in stretches:
+            counted.update(_VARIABLE.findall(_UNCOUNTED.sub("", self.text[start:end])))
+        followed = set(counted)
+        self._follow(followed)
         for name, piece in self.assigned:
-            if name in counted:
+            if name in followed:
                 self._apply(piece, _NUMBER)
+        self._judge_flow(every, counted, stretches)
+
+    def _judge_computed(self, every: list[Rules]) -> None:
+        """Judge the commands whose name is computed as those which the text says they are; warn of all others."""
+        names = Names(every)
+        for number, simple in enumerate(self.commands):
+            rules = every[number]
+            if not is_computed(rules.command):
+                continue
+            known = names.words_for(rules.command)
+            for words in known:
+                every[number] = resolved = rules.with_command(words)
+                for at, piece in simple.values:
+                    self._judge_value(at, piece, resolved)
+                self._find_code(simple, resolved, resolved.texts[resolved.first :])
+            if not known:
+                for at, piece in simple.values:
+                    if at >= rules.words[rules.first].end:
+                        self._mark(piece, COMPUTED)
+
+    def _judge_flow(self, every: list[Rules], counted: set[str], stretches: list[tuple[int, int]]) -> None:
+        """Judge the values that may reach a place that is evaluated through variables or through what is printed."""
+        flow = Flow(self.text, self.places)
+        for simple, rules in zip(self.commands, every, strict=True):
+            flow.add(rules)
+            if simple.before is not None:
+                for start, end in zip(simple.before.starts, simple.before.ends, strict=True):
+                    flow.put(INPUT, (start, end))
+        flow.held.setdefault(INPUT, set()).update(self.fed)
+        if any(simple.before is not None for simple in self.commands):
+            flow.held[INPUT].update(at for at, _ in self.printed)
+        evaluated = counted | names_looked_up(self.text)
+        inside: set[int] = set()
+        for start, end in stretches:
+            evaluated |= names_counted(self.text[start:end])
+        for rules in every:
+            for word in (*rules.words_evaluated("number"), *rules.words_evaluated("name")):
+                evaluated |= variables_in(self.text[word.start : word.end])
+                inside.update(flow.inside((word.start, word.end)))
+        for at in inside | flow.reaching(evaluated):
+            if not self.pieces[self.places[at]].form:
+                self._apply(self.places[at], _CALM)
+        for form, names in self._names_of_code(every):
+            for at in flow.reaching(names):
+                self._mark(self.places[at], form)
+
+    def _names_of_code(self, every: list[Rules]) -> Iterator[tuple[str, set[str]]]:
+        """The variables in words that are read as code, with the form of that code."""
+        yield "eval", names_repeated(self.text)
+        for rules in every:
+            for word, what in rules.words_refused():
+                yield what, variables_in(self.text[word.start : word.end])
+            texts = rules.texts[rules.first :]
+            if any(is_suspect(text.rpartition("/")[2]) for text in texts):
+                for number, form in code_words(texts):
+                    word = rules.words[rules.first + number]
+                    yield form, variables_in(self.text[word.start : word.end])
 
     def _follow(self, counted: set[str]) -> None:
         """Add the variables whose values get into those that are counted: the shell calculates with them in turn."""
@@ -192,7 +272,7 @@ class Judge:
             before = before.before
 
     def _mark(self, piece: int, form: str) -> None:
-        if form:
+        if form and not self.pieces[piece].second:
             self.pieces[piece] = replace(self.pieces[piece], second=form)
 
     def _apply(self, piece: int, verdict: Verdict) -> None:
@@ -207,4 +287,4 @@ class Judge:
 def has_suspect(text: str) -> bool:
     """May this text, without quotes and nesting, have a value in a place that is read twice?"""
     words = text.translate(_SEPARATORS).split()
-    return not SUSPECTS.isdisjoint(words) or any(map(is_suspect, words))
+    return not SUSPECTS.isdisjoint(words) or any(map(is_suspect, words)) or _EXPANDED.search(text) is not None

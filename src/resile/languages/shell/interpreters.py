@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+COMPUTED = "a computed command"
 HINTS = {
     "eval": "keep the code in single quotes: x=${…}; eval '… \"$x\" …'",
     "sh -c": "pass it as an argument: sh -c '… \"$1\"' sh ${…}",
@@ -31,6 +32,16 @@ HINTS = {
     "php -r": "pass it as an argument: php -r '… $argv[1] …' -- ${…}",
     "awk": "pass it as an environment variable: X=${…} awk '… ENVIRON[\"X\"] …'",
     "sed": "pass it to another program as an environment variable: X=${…} awk '{gsub(/…/, ENVIRON[\"X\"])} 1'",
+    COMPUTED: "write its name, for a command that is not known may read its words as code: NAME ${…}",
+    "trap": "let the trap expand the variable when it runs: trap '… \"$x\"' EXIT",
+    "alias": 'write a function that has "$x" in place of the alias',
+    "PS4": "let the shell expand the variable when it prints: PS4='$x '",
+    "BASH_ENV": "let bash expand the variable when it starts: export X=${…} and BASH_ENV='$X'",
+    "ENV": "let the shell expand the variable when it starts: export X=${…} and ENV='$X'",
+    "compgen": "let bash expand the variable: compgen -W '$x'",
+    "mapfile": "write a function and name it",
+    "list": 'write declare -a x=("$y")',
+    ">&": 'write > "$x" 2>&1',
 }
 """How to write each of them so that the value stays a value."""
 

@@ -33,6 +33,11 @@ _FORMS = {
         re.compile(r"(?!\().*", re.DOTALL),
         "may be a list for bash, and its value begins with `(`: write x=${…} in a command of its own",
     ),
+    "calm": (
+        re.compile(r"[^\[]*|[^$`]*", re.DOTALL),
+        "may get to where the shell calculates or looks up a name, and its value has `[` and a `$` or a backquote:"
+        ' calculate and compare with `expr`, which takes a text as a text: expr "$n" + 1',
+    ),
     "operand": (
         re.compile(r"(?![-+]).*", re.DOTALL),
         "may be an option, for its value begins with a dash or a plus: write -- before it",

@@ -17,15 +17,15 @@ from typing import Literal, cast
 
 from msgspec import Struct
 
-Form = Literal["", "number", "name", "list", "operand"]
+Form = Literal["", "number", "name", "list", "operand", "calm"]
 Shell = Literal["sh", "bash", "ksh", "mksh", "zsh"]
 _CALCULATING = ("ksh", "mksh", "zsh")
 
 SUSPECTS = frozenset(
     """let declare typeset local export readonly integer float nameref unset read mapfile readarray getopts test [ [[
-    printf print exit return shift break continue logout repeat wait set trap ulimit alias compgen complete PS4 BASH_ENV
-    RANDOM OPTIND SECONDS HISTCMD COLUMNS LINES HISTSIZE SAVEHIST FUNCNEST SHLVL UID EUID GID EGID MAILCHECK TMOUT
-    KEYTIMEOUT DIRSTACKSIZE LISTMAX LOGCHECK BAUD LINENO""".split()  # noqa: SIM905
+    printf print exit return shift break continue logout repeat wait set trap ulimit alias compgen complete PS4 ENV
+    BASH_ENV RANDOM OPTIND SECONDS HISTCMD COLUMNS LINES HISTSIZE SAVEHIST FUNCNEST SHLVL UID EUID GID EGID MAILCHECK
+    TMOUT KEYTIMEOUT DIRSTACKSIZE LISTMAX LOGCHECK BAUD LINENO""".split()  # noqa: SIM905
 )
 """Words without which no rule of this module matters to a command."""
 
@@ -37,9 +37,7 @@ _RUNNERS = frozenset(("builtin", "command", "exec", "time"))
 _DECLARERS = frozenset(("declare", "typeset", "local", "export", "readonly", "integer", "float", "nameref"))
 _TAKE_NAMES = frozenset(("unset", "read", "mapfile", "readarray", "getopts"))
 _TAKE_NUMBER = frozenset(("exit", "return", "shift", "break", "continue", "logout"))
-_COUNT = frozenset(
-    ("let", "[[", "[", "test", "printf", "print", "declare", "typeset", "local", "integer", *_TAKE_NUMBER)
-)
+_EVALUATE = frozenset(("let", "[[", "[", "test", "printf", "print", *_DECLARERS, *_TAKE_NAMES, *_TAKE_NUMBER))
 _COMPARES = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _COUNTERS = {
     "sh": frozenset(("RANDOM", "OPTIND", "HISTCMD", "SECONDS")),
@@ -58,9 +56,10 @@ _OWN_NUMBER["mapfile"] = _OWN_NUMBER["readarray"] = frozenset(("-n", "-O", "-s",
 _EVALUATE_OPTIONS = {
     "printf": ("sh", "bash", *_CALCULATING), "print": _CALCULATING, "set": _CALCULATING, "compgen": ("sh", "bash"),
 }  # fmt: skip
-_BY_HAND = {
+BY_HAND = {
     "PS4": "the shell evaluates it for every line; write x=${…}; PS4='$x '",
     "BASH_ENV": "bash evaluates it when it starts; write export X=${…} and BASH_ENV='$X'",
+    "ENV": "an interactive shell evaluates it when it starts; write export X=${…} and ENV='$X'",
     "trap": "the shell runs the text of a trap as code; write x=${…}; trap '… \"$x\"' EXIT",
     "alias": 'the shell runs the text of an alias as code; write x=${…} and a function that has "$x"',
     "compgen": "bash evaluates these words again; write x=${…}; compgen -W '$x'",
@@ -158,17 +157,30 @@ class Rules:
         count = len(self.texts)
         return (names if self._is_integer(count) else []), (names if "A" in self._options(count) else [])
 
-    def words_counted(self) -> Iterator[str]:
-        """The words with variables that this command evaluates as numbers."""
-        for number in range(self.first + 1, len(self.texts)) if self.command in _COUNT else ():
-            text = self.texts[number]
-            if self.verdict(number, text.partition("$")[0]).form == "number":
-                yield text
+    def words_evaluated(self, form: Form) -> Iterator[Word]:
+        """The words with variables that this command evaluates as numbers, or as names."""
+        for number in range(self.first + 1, len(self.texts)) if self.command in _EVALUATE else ():
+            if self.verdict(number, self.texts[number].partition("$")[0]).form == form:
+                yield self.words[number]
+
+    def words_refused(self) -> Iterator[tuple[Word, str]]:
+        """The words that the shell runs as code, each with the name of its rule."""
+        for number, word in enumerate(self.words):
+            before = self.texts[number].partition("$")[0]
+            if before != self.texts[number] and (found := self.verdict(number, before)).refusal:
+                yield word, next(name for name, text in BY_HAND.items() if text == found.refusal)
+
+    def with_command(self, words: Sequence[str]) -> Rules:
+        """The rules for these words in place of the one that is the command."""
+        at = self.words[self.first]
+        others = [Word(text, at.end, at.end) for text in words[1:]]
+        whole = [*self.words[: self.first], Word(words[0], at.start, at.end), *others, *self.words[self.first + 1 :]]
+        return Rules([*whole, *self.redirects], self.shell)
 
     def target(self, word: Word) -> Verdict:
         """What holds for a value in the target of a redirection."""
         if word.redirect == ">&" and self.shell in ("bash", "sh"):
-            return Verdict(refusal=_BY_HAND[">&"]) if self.shell == "bash" else _NUMBER
+            return Verdict(refusal=BY_HAND[">&"]) if self.shell == "bash" else _NUMBER
         return _FREE
 
     def _options(self, number: int) -> str:
@@ -184,10 +196,15 @@ class Rules:
     def _check_assignment(self, before: str) -> Verdict:
         """A value behind `NAME=`; a name that counts is known only at the end of the text."""
         name = before.partition("=")[0].rstrip("+")
-        if name in ("PS4", "BASH_ENV"):
-            return Verdict(refusal=_BY_HAND[name])
+        if name in ("PS4", "BASH_ENV") or (name == "ENV" and self._starts_interactive()):
+            return Verdict(refusal=BY_HAND[name])
         counters = _COUNTERS["zsh" if self.shell == "zsh" else "sh"]
         return _NUMBER if name in counters else _FREE
+
+    def _starts_interactive(self) -> bool:
+        """Does this command start a shell that reads the file of `ENV`?"""
+        options = [text for text in self.texts[self.first + 1 :] if text[:1] == "-" and text[:2] != "--"]
+        return self.command.endswith("sh") and any("i" in option for option in options)
 
     def _check_declaration(self, number: int, before: str) -> Verdict:
         """A value in an argument of `declare` and its kin."""
@@ -204,7 +221,7 @@ class Rules:
         if self.shell in ("bash", "sh"):
             is_list = "a" in options or "A" in options
             if is_list and value.startswith("("):
-                return Verdict(refusal=_BY_HAND["list"])
+                return Verdict(refusal=BY_HAND["list"])
             if not value and (is_list or self.command in ("declare", "typeset", "local")):
                 return Verdict("list")
         return self._check_assignment(before)
@@ -214,7 +231,7 @@ class Rules:
         option = self.texts[number - 1]
         is_map = self.command in ("mapfile", "readarray")
         if is_map and option == "-C":
-            return Verdict(refusal=_BY_HAND["mapfile"])
+            return Verdict(refusal=BY_HAND["mapfile"])
         if option in _OWN_NUMBER.get(self.command, ()):
             return _NUMBER
         if self.command == "read" and ("?" in before or option == "-d" or (option in _OWN_TEXT and self._has_prompt())):
@@ -277,12 +294,12 @@ class Rules:
         if (command == "wait" and option == "-p") or (command == "set" and option in ("-A", "+A")):
             return _NAME
         if command == "alias":
-            return Verdict(refusal=_BY_HAND["alias"])
+            return Verdict(refusal=BY_HAND["alias"])
         if command in ("compgen", "complete") and option in ("-W", "-C"):
-            return Verdict(refusal=_BY_HAND["compgen"])
+            return Verdict(refusal=BY_HAND["compgen"])
         if command == "trap":
             operands = [at for at in range(self.first + 1, len(self.texts)) if self.texts[at] not in ("--", "-p", "-l")]
-            return Verdict(refusal=_BY_HAND["trap"]) if operands[:1] == [number] else _FREE
+            return Verdict(refusal=BY_HAND["trap"]) if operands[:1] == [number] else _FREE
         return _FREE
 
 

@@ -1,0 +1,118 @@
+"""Follows values through the variables of a text, to the places where the shell reads a variable as code.
+
+    x=${v}; eval "$x"          n=$(echo ${v}); echo $((n))       read n <<< ${v}; [[ $n -gt 1 ]]
+    f() { unset $1; }; f ${v}  declare -i n; echo ${v} | read n  x=${v}; trap "rm $x" EXIT
+
+A value may get into a variable by an assignment, by the words of `for`, by `read`, which takes it from a here-document
+or a pipe, and into `$1` by `set` or by the call of a function. This is followed widely: what a command prints may be
+any value in it. So a value that may arrive in arithmetic needs only a form that can't run there (`calm`), and where it
+may arrive in code there is a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from resile.languages.shell.rules import ASSIGNMENT, Rules
+
+POSITIONAL = "@"
+INPUT = "<"
+_VARIABLE = re.compile(r"\$\{?[!^=~]?(?:\([A-Za-z@:]*\))?([A-Za-z_][A-Za-z0-9_]*|[0-9@*])")
+_NAME = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z_][A-Za-z0-9_]*")
+_UNEXPANDED = re.compile(r"""("(?:\\.|[^"\\])*")|'[^']*'|\\.""", re.DOTALL)
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?=([^}]*)\}")
+_FUNCTION = re.compile(r"(?:^|[\s;&|({])(?:function\s+)?([A-Za-z_][\w-]*)\s*\(\)|\bfunction\s+([A-Za-z_][\w-]*)")
+_LOOKED_UP = re.compile(r"\$\{!([A-Za-z_]\w*)|\$\{\([A-Za-z@]*P[A-Za-z@]*\)([A-Za-z_]\w*)")
+_REPEATED = re.compile(r"\$\{([A-Za-z_]\w*)@P\}|\$\{\([A-Za-z@]*e[A-Za-z@]*\)([A-Za-z_]\w*)")
+
+Span = tuple[int, int]
+
+
+class Flow:
+    """What may get into each variable of a text: values, by the offset of each, and other variables."""
+
+    def __init__(self, text: str, values: Iterable[int]) -> None:
+        self.text = text
+        self.values = sorted(values)
+        self.held: dict[str, set[int]] = {}
+        self.given: dict[str, set[str]] = {}
+        self.functions = {first or second for first, second in _FUNCTION.findall(text)}
+        for name, default in _DEFAULT.findall(text):
+            self.given.setdefault(name, set()).update(_variables(default))
+
+    def add(self, rules: Rules) -> None:
+        """Add what a command assigns."""
+        for word in rules.words:
+            assigned = ASSIGNMENT.match(word.text)
+            if assigned is not None:
+                self.put(assigned[1], (word.start, word.end))
+        operands = rules.words[rules.first + 1 :]
+        texts = [word.text for word in operands]
+        spans = [(word.start, word.end) for word in operands]
+        if rules.command in ("for", "select") and texts:
+            self._put_all(texts[0], spans[1:])
+        elif rules.command == "printf" and "-v" in texts[:-1]:
+            self._put_all(texts[texts.index("-v") + 1], spans)
+        elif rules.command == "set" or rules.command in self.functions:
+            self._put_all(POSITIONAL, spans)
+        elif rules.command in ("read", "mapfile", "readarray"):
+            for name in (*texts, "REPLY", "MAPFILE"):
+                self.given.setdefault(name.partition("[")[0].partition("?")[0], set()).add(INPUT)
+        elif rules.command == "getopts":
+            for name in ("OPTARG", *texts[1:2]):
+                self.given.setdefault(name, set()).add(POSITIONAL)
+        for word in rules.redirects:
+            self.put(INPUT, (word.start, word.end))
+
+    def _put_all(self, name: str, spans: Iterable[Span]) -> None:
+        for span in spans:
+            self.put(name, span)
+
+    def put(self, name: str, span: Span) -> None:
+        """Let everything in a stretch of the text get into a variable."""
+        self.held.setdefault(name, set()).update(self.inside(span))
+        self.given.setdefault(name, set()).update(variables_in(self.text[span[0] : span[1]]))
+
+    def inside(self, span: Span) -> Iterator[int]:
+        """The values in a stretch of the text."""
+        return (at for at in self.values if span[0] <= at < span[1])
+
+    def reaching(self, names: Iterable[str]) -> set[int]:
+        """The values that may get into one of these variables."""
+        left = list(names)
+        seen = set(left)
+        found: set[int] = set()
+        while left:
+            name = left.pop()
+            found |= self.held.get(name, set())
+            fresh = self.given.get(name, set()) - seen
+            seen |= fresh
+            left += fresh
+        return found
+
+
+def variables_in(written: str) -> set[str]:
+    """The variables that the shell expands in a part of a text; `@` for the positional ones."""
+    expanded = _UNEXPANDED.sub(lambda found: _ESCAPED.sub("", found[1]) if found[1] else "", written)
+    return _variables(expanded)
+
+
+def _variables(text: str) -> set[str]:
+    return {name if name[0].isalpha() or name[0] == "_" else POSITIONAL for name in _VARIABLE.findall(text)}
+
+
+def names_counted(text: str) -> set[str]:
+    """The variables in arithmetic, where a name alone is a variable, too."""
+    return _variables(text) | set(_NAME.findall(text))
+
+
+def names_looked_up(text: str) -> set[str]:
+    """The variables whose values name other variables: `${!x}`, `${(P)x}`."""
+    return {first or second for first, second in _LOOKED_UP.findall(text)}
+
+
+def names_repeated(text: str) -> set[str]:
+    """The variables whose values are expanded again: `${x@P}`, `${(e)x}`."""
+    return {first or second for first, second in _REPEATED.findall(text)}
