@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ class Runs:
         self.effects = folder / "effects"
         self.effects.touch()
         self.env = {**os.environ, "RESILE_DB": str(folder / "state" / "resile.db"), "EFFECTS": str(self.effects)}
+        self.call_seconds = 0.0
+        self.call("status")
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """A command that goes on by itself."""
@@ -46,11 +49,17 @@ class Runs:
 
     def call(self, *words: str) -> tuple[int, dict[str, Any]]:
         """A command with --json: its exit code and its document."""
+        began = time.monotonic()
         done = subprocess.run(
             [*RESILE, *words, "--json"], cwd=self.folder, env=self.env, capture_output=True, check=False
         )
+        self.call_seconds = time.monotonic() - began
         assert done.stdout, done.stderr.decode()
         return done.returncode, json.loads(done.stdout)
+
+    def kill_at_random(self, process: subprocess.Popen[bytes], chance: random.Random, seconds_max: float) -> bool:
+        """Kill an engine after a random time; on a busy machine, where commands take long to start, a longer one."""
+        return kill_at_random(process, process.pid, chance, max(seconds_max, 3 * self.call_seconds))
 
     def counted(self) -> Counter[str]:
         """How often each effect has happened."""
@@ -103,7 +112,7 @@ def kill_at_random(process: subprocess.Popen[bytes], pid: int, chance: random.Ra
         process.wait(timeout=chance.uniform(0.0, seconds_max))
     except subprocess.TimeoutExpired:
         try:
-            os.kill(pid or process.pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return False
         return True

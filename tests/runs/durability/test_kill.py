@@ -51,10 +51,10 @@ def test_an_engine_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
         runs = Runs(folder)
         (folder / "flow.yaml").write_text(FLOW)
         process = runs.start("run", "flow.yaml")
-        while kill_at_random(process, 0, chance, 0.8):
-            kills += 1
+        while runs.kill_at_random(process, chance, 0.8):
             process.wait()
             number = runs.number()
+            kills += number > 0
             if number:
                 _true_so_far(runs, runs.call("status", str(number))[1])
                 process = runs.start("resume", str(number))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs.durability.harness import Runs, kill_at_random
+from tests.runs.durability.harness import Runs
 
 CALLS = 200
 KILLS_MAX = 12
@@ -56,7 +56,7 @@ def broken_off(runs: Runs, chance: random.Random, seconds_max: float) -> tuple[i
     """Start, kill and resume a run until it ends; how often it was killed, and its document."""
     kills = 0
     process = runs.start("run", "flow.py", "--json")
-    while kills < KILLS_MAX and kill_at_random(process, process.pid, chance, seconds_max):
+    while kills < KILLS_MAX and runs.kill_at_random(process, chance, seconds_max):
         kills += 1
         process.wait()
         number = runs.number()

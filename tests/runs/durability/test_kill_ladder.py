@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.durability.harness import ROUNDS_MAX, Runs, kill_at_random, times
+from tests.runs.durability.harness import ROUNDS_MAX, Runs, times
 
 STEPS = 30
 KILLS = times("RESILE_KILLS", 30)
@@ -36,10 +36,10 @@ def test_repairs_and_re_attempts_survive_kill_9_at_any_point(tmp_path: Path) -> 
         runs = Runs(folder)
         (folder / "flow.yaml").write_text(FLOW)
         process = runs.start("run", "flow.yaml")
-        while kill_at_random(process, 0, chance, 0.7):
-            kills += 1
+        while runs.kill_at_random(process, chance, 0.7):
             process.wait()
             number = runs.number()
+            kills += number > 0
             process = runs.start("resume", str(number)) if number else runs.start("run", "flow.yaml")
         assert process.wait() == 0, process.stderr.read().decode() if process.stderr else ""
         done = runs.effects.read_text().split()

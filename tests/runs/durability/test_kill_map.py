@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.durability.harness import ROUNDS_MAX, Runs, kill_at_random, times
+from tests.runs.durability.harness import ROUNDS_MAX, Runs, times
 
 ITEMS = 400
 FAILING = 150
@@ -58,7 +58,7 @@ def _killed(
     done = 0
     process = runs.start(*first)
     while True:
-        killed = done < kills and kill_at_random(process, 0, chance, seconds)
+        killed = done < kills and runs.kill_at_random(process, chance, seconds)
         if not killed:
             return done, _ended(process)
         process.wait()
@@ -159,7 +159,7 @@ def test_a_rerun_of_what_failed_survives_kill_9(tmp_path: Path) -> None:
         assert runs.call("run", "flow.yaml")[0] == 1
         (folder / "fixed").touch()
         process = runs.start("rerun", "1", "--failed-only")
-        while kills < KILLS and kill_at_random(process, 0, chance, 0.5):
+        while kills < KILLS and runs.kill_at_random(process, chance, 0.5):
             process.wait()
             kills += 1
             epoch = runs.call("status", "1")[1]["epoch"]
