@@ -174,6 +174,8 @@ def test_refused_calls(program: Program) -> None:
     parked = error_of(program, "prune", "--status", "parked")
     assert parked["message"] == "a run that is parked has not ended, and stays"
     assert "such as 90s" in error_of(program, "prune", "--older-than", "old")["hint"]
+    bare = error_of(program, "prune", "--older-than", "30")
+    assert (bare["message"], bare["hint"]) == ("--older-than 30 has no unit", "30d means days, 30h hours")
     assert runs_of(program) == [1]
 
 

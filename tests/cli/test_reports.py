@@ -126,3 +126,12 @@ def test_a_child_workflow_in_python_is_refused_as_such(program: Program) -> None
     assert "flow.yaml:3:" in done.stderr
     assert "`inner.py` is a workflow in Python, which can't be a step of a file" in done.stderr
     assert "never" not in done.stdout
+
+
+def test_the_annotation_of_a_recovered_step(program: Program) -> None:
+    """It is a notice that names the command with the rest of the story."""
+    program.write("resile: 1\nsteps: {a: {shell: exit 3, on_failure: {shell: 'true'}}}\n")
+    done = program.call("run", "flow.yaml", code=0, GITHUB_ACTIONS="true")
+    assert [line for line in done.stderr.splitlines() if line.startswith("::notice")] == [
+        "::notice file=flow.yaml,line=2,col=9,title=a recovered::it failed at first; `resile explain 1` says what followed"
+    ]

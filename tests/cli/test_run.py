@@ -228,6 +228,9 @@ def test_a_missing_file(program: Program) -> None:
     """A file that is not there is exit 2, and nothing is written."""
     assert "nowhere.yaml" in program.call("run", "nowhere.yaml", code=2).stderr
     assert list(program.folder.iterdir()) == []
+    program.write(GOOD, "release.yaml")
+    assert "hint: did you mean `release.yaml`?" in program.call("run", "releas.yaml", code=2).stderr
+    assert "hint" not in program.call("run", "nosuch.yaml", code=2).stderr
 
 
 def test_a_missing_run(program: Program) -> None:

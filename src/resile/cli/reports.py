@@ -108,7 +108,8 @@ def annotation_lines(document: RunDocument, messages: dict[int, str], workflow: 
         word = output.status_word(job.status, recovered=job.recovered, tolerated=job.tolerated)
         properties["title"] = f"{name} {word}"
         given = ",".join(f"{key}={_data(value, in_property=True)}" for key, value in properties.items())
-        yield f"::{level} {given}::{_data(messages.get(job.id) or f'{name} is {word}')}"
+        message = messages.get(job.id) or f"it failed at first; `resile explain {document.run}` says what followed"
+        yield f"::{level} {given}::{_data(message)}"
 
 
 def _own_step(job: RunJob, names: Iterable[str]) -> str:

@@ -91,7 +91,12 @@ def _sibling(file: str) -> str:
         names = os.listdir(os.path.dirname(file) or ".")
     except (OSError, ValueError):
         return ""
-    return did_you_mean(os.path.basename(file), names)
+    from difflib import get_close_matches
+
+    # The stems must be alike too: a common ending alone makes two names similar.
+    stem = os.path.splitext(os.path.basename(file))[0]
+    near = [name for name in names if get_close_matches(stem, [os.path.splitext(name)[0]])]
+    return did_you_mean(os.path.basename(file), near)
 
 
 def _compile(source: Source, report: Diagnostics, dialect: str) -> Compiled:

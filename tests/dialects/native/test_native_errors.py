@@ -93,7 +93,8 @@ def test_files(text: str | bytes, expected: list[str]) -> None:
         ("inputs: {'a b': 1}", ["f:2:10: error: `a b` can't be the name of an input [name]"]),
         ("inputs: {a: }", ["f:2:13: error: expected a default, not nothing [type]"
                            "\n  hint: an input without one: {required: true} or {type: text}"]),
-        ("inputs: {a: {type: int}}", ["f:2:20: error: expected one of text, number, bool, json, not `int` [type]"]),
+        ("inputs: {a: {type: int}}", ["f:2:20: error: expected one of text, number, bool, json, not `int` [type]"
+                                      "\n  hint: did you mean `number`?"]),
         ("inputs: {a: {type: number, default: x}}", ["f:2:37: error: expected a finite number, not `x` [type]"]),
         ("inputs: {a: {type: number, default: .nan}}", ["f:2:37: error: expected a finite number, not `.nan` [type]"]),
         ("inputs: {a: {type: bool, default: 1}}", ["f:2:35: error: expected true or false, not `1` [type]"]),

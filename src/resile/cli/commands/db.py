@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from resile.cli.commands.runs import statuses
 from resile.cli.display.output import Page, answer, escape, plural
-from resile.cli.parse import Call
+from resile.cli.parse import Call, refusal
 from resile.commands.database.copy import copy_database
 from resile.commands.database.prune import PruneFilter
 from resile.commands.documents.answers import DatabaseCheck, Pruned
@@ -44,6 +44,9 @@ def copy(call: Call) -> int:
 
 def prune(call: Call) -> int:
     """Delete ended runs, or list those that would be deleted."""
+    age = call.text("older-than")
+    if age is not None and age.isdigit() and int(age):
+        raise refusal(f"--older-than {age} has no unit", f"{age}d means days, {age}h hours")
     only = PruneFilter(
         older_than_seconds=call.duration("older-than", zero=True),
         keep_last=call.whole("keep-last"),

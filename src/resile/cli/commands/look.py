@@ -41,7 +41,7 @@ def logs(call: Call) -> int:
     folder = call.text("export")
     if folder is not None:
         written = call.client.export_logs(call.run, folder)
-        return output.answer(call, written, lambda found, _: [f"{found.files} files in {folder}"])
+        return output.answer(call, written, lambda found, _: [_export_line(found.files, folder)])
     if call.json and call.flag("follow"):
         raise refusal("--json prints one document, so it can't be combined with --follow")
     from resile.commands.logs import LogFilter
@@ -60,6 +60,11 @@ def logs(call: Call) -> int:
         if is_empty and not call.flag("follow"):
             output.say(f"{output.escape(step) if step is not None else f'run {call.run}'}: {_no_output(wanted)}")
     return 0
+
+
+def _export_line(count: int, folder: str) -> str:
+    """How many files were written; each has two names."""
+    return f"{output.plural(count, 'file')} in {folder}, each with a name by step and one by number (job_wf…)"
 
 
 def _no_output(wanted: LogFilter) -> str:

@@ -135,21 +135,23 @@ def milliseconds(reading: Reading, node: Node) -> Any:
     return INVALID if value is INVALID else value / 1000
 
 
-def choice(*words: str) -> Reader:
-    """One of a few words."""
+def choice(*words: str, elsewhere: dict[str, str] | None = None) -> Reader:
+    """One of a few words; `elsewhere` has words of other systems, each with the one that is meant."""
 
     def read_choice(reading: Reading, node: Node) -> Any:
         if isinstance(node, Scalar) and node.text in words:
             return node.text
         near = did_you_mean(node.text, words) if isinstance(node, Scalar) else ""
+        if isinstance(node, Scalar) and elsewhere and node.text in elsewhere:
+            near = f"did you mean `{elsewhere[node.text]}`?"
         return wrong(reading, node, f"one of {', '.join(words)}", near)
 
     return read_choice
 
 
-def one_of(name: str, doc: str, *words: str, field: str = "") -> Key:
+def one_of(name: str, doc: str, *words: str, field: str = "", elsewhere: dict[str, str] | None = None) -> Key:
     """A key whose value is one of these words."""
-    return Key(name, ", ".join(words), doc, choice(*words), field, words)
+    return Key(name, ", ".join(words), doc, choice(*words, elsewhere=elsewhere), field, words)
 
 
 def true_or_false(name: str, doc: str, field: str = "") -> Key:

@@ -74,3 +74,10 @@ RETRY_WORDS = {
                     "`backoff` is the wait: a duration, or a mapping"),
 }  # fmt: skip
 SCRIPT = "`shell` runs a command; JavaScript stands under `ir`: ir: {script: …}"
+TYPE_WORDS = {
+    **dict.fromkeys(("string", "str"), "text"),
+    **dict.fromkeys(("int", "integer", "float", "double"), "number"),
+    "boolean": "bool",
+    **dict.fromkeys(("object", "array", "list", "dict", "map"), "json"),
+}
+"""What other systems call the types of inputs."""

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
-from resile.dialects.native.keys.elsewhere import STEP_WORDS, WORKFLOW_WORDS
+from resile.dialects.native.keys.elsewhere import STEP_WORDS, TYPE_WORDS, WORKFLOW_WORDS
 from resile.dialects.native.keys.executor import EXECUTOR, read_executor
 from resile.dialects.native.keys.failures import FAILURE_TABLES, ROUTING, read_retries, read_retry
 from resile.dialects.native.keys.fanout import FANOUT_TABLES, max_parallel
@@ -212,7 +212,7 @@ INPUT = table(
     "an input", "Properties of an input.",
     Key("default", "value", "The value if the caller gives none."),
     read.true_or_false("required", "The caller must give it."),
-    read.one_of("type", "The type of a given value.", "text", "number", "bool", "json"),
+    read.one_of("type", "The type of a given value.", "text", "number", "bool", "json", elsewhere=TYPE_WORDS),
     Key("schema", "JSON schema", "The schema that a given value must meet.", read.schema),
 )  # fmt: skip
 SECRET = table(
