@@ -133,5 +133,6 @@ def test_the_annotation_of_a_recovered_step(program: Program) -> None:
     program.write("resile: 1\nsteps: {a: {shell: exit 3, on_failure: {shell: 'true'}}}\n")
     done = program.call("run", "flow.yaml", code=0, GITHUB_ACTIONS="true")
     assert [line for line in done.stderr.splitlines() if line.startswith("::notice")] == [
-        "::notice file=flow.yaml,line=2,col=9,title=a recovered::it failed at first; `resile explain 1` says what followed"
+        "::notice file=flow.yaml,line=2,col=9,title=a recovered::"
+        "it failed at first; `resile explain 1` says what followed"
     ]
