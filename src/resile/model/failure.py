@@ -121,12 +121,14 @@ class Fingerprint(Struct, frozen=True, omit_defaults=True, gc=False):
 
     `reads` has the SHA-256 of each file or folder by its path: empty where it was missing, `CHANGING` where it changed
     while the attempt ran. `outputs` are the paths of its output files, where the definition alone does not tell them.
-    `env` is the SHA-256 of the variables that its texts name, without secrets.
+    `env` is the SHA-256 of the variables that its texts name, without secrets. `helpers` are the steps that ran for it,
+    each with its own `env`.
     """
 
     reads: dict[str, str] = {}
     outputs: tuple[str, ...] = ()
     env: str = ""
+    helpers: dict[str, str] = {}
 
 
 CHANGING: Final = "changing"

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from resile.commands.changed.earlier import Done, Earlier
+from resile.commands.changed.helpers import helper_steps
 from resile.commands.changed.shape import Shapes
 from resile.commands.documents.changes import ChangedStep, Changes
 from resile.core.state import ROOT, Job
@@ -86,6 +87,7 @@ class _Comparison:
             self._last = Shapes(state.workflow, state.inputs)
             self._last_steps = {step.name: step for step in state.workflow.steps}
         self._shapes = Shapes(now.workflow, now.inputs)
+        self._helper_steps = helper_steps(now.workflow)
         self._env, _, self._hidden = surroundings_of(now.workflow, now.env)
         self._digests = Digests(folder)
         self._mark = language_of(now.workflow).mark
@@ -116,19 +118,22 @@ class _Comparison:
         if fan is not None and (fan.failed or fan.held):
             return Change(step.name, "new", f"in {self._run} items of it failed")
         if done is None:
-            return Change(step.name, "new", f"{self._run} does not say what it ran")
+            return Change(step.name, "new", f"in {self._run} it did not pass by itself")
         return self._change_of_done(step, job, done)
 
     def _change_of_done(self, step: Step, job: Job, done: Done) -> Change | None:
         """The change of a step that completed, apart from files."""
-        for folder, action in _functions_of(step, self._now.workflow):
+        helpers = self._helpers_of(done)
+        for folder, action in _functions_of([step, *(one for _, one in helpers)], self._now.workflow):
             if problem := self._changed_code(action, folder, done):
                 return Change(step.name, "command", problem)
         if self._differs(step, done):
             return Change(step.name, "command", "what it runs is not what it ran")
-        names = variables_in(step, self._now.workflow.env)
-        if names and hash_variables(names, self._env, self._hidden) != done.fingerprint.env:
-            return Change(step.name, "command", f"the environment has changed: {', '.join(names)}")
+        before = done.fingerprint
+        for one, env in [(step, before.env), *((one, before.helpers[name]) for name, one in helpers)]:
+            names = variables_in(one, self._now.workflow.env)
+            if names and hash_variables(names, self._env, self._hidden) != env:
+                return Change(step.name, "command", f"the environment has changed: {', '.join(names)}")
         if job.output_lost:
             return Change(step.name, "outputs", "what it printed is lost")
         depends_on_needs = not (step.reads or step.outputs)
@@ -148,9 +153,15 @@ class _Comparison:
             return Change(step.name, "needs", "it needs other steps than it did")
         return None
 
+    def _helpers_of(self, done: Done) -> list[tuple[str, Step]]:
+        """The steps as they are now that ran for one that completed, with their names."""
+        return [(name, step) for name in done.fingerprint.helpers for step in self._helper_steps.get(name, ())]
+
     def _differs(self, step: Step, done: Done) -> bool:
-        """Is the command of a step another than that of its last success?"""
-        return bool(self._shapes.command(step) != Shapes(done.workflow, done.inputs).command(done.step))
+        """Is the command of a step, or of what ran for it, another than that of its last success?"""
+        helpers = done.fingerprint.helpers
+        before = Shapes(done.workflow, done.inputs).command(done.step, helpers)
+        return bool(self._shapes.command(step, helpers) != before)
 
     def _differs_from_last(self, step: Step) -> bool:
         """Is the command of a step, which has not succeeded, another than in the earlier run?"""
@@ -190,15 +201,26 @@ class _Comparison:
             return inner if same else [*inner, *(os.path.join(self._now.directory, text) for text in known[1:])]
         directory = os.path.join(self._now.directory, known[0])
         own = paths_read(step, self._shapes.text, self._now.workflow.folder, directory)
-        # Steps inside a map or a child workflow have read files, too.
-        return list(dict.fromkeys((*own, *inner))) if isinstance(step.action, FanOut | Child) else own
+        # Steps inside a map or a child workflow, and those that ran for this one, have read files, too.
+        has_others = isinstance(step.action, FanOut | Child) or before.fingerprint.helpers
+        return list(dict.fromkeys((*own, *inner))) if has_others else own
 
     def _outputs_of(self, step: Step) -> list[str]:
-        """The files that a step has written."""
+        """The files that a step has written, and those of the steps that ran for it."""
         before = self._done[step.name]
+        written = list(before.fingerprint.outputs)
+        own = self._outputs_named(step)
+        for name, one in self._helpers_of(before):
+            # Others know their paths only when they run: the fingerprint has them.
+            if one.name == name:
+                written += self._outputs_named(one)
+        return own if own and not before.fingerprint.helpers else [*own, *written]
+
+    def _outputs_named(self, step: Step) -> list[str]:
+        """The files that a step writes by its definition; none where only a run knows them."""
         known = [self._shapes.text(text) for text in (step.working_dir, *step.outputs)]
-        if any(self._mark in text for text in known) or not step.outputs:
-            return list(before.fingerprint.outputs)
+        if any(self._mark in text for text in known):
+            return []
         directory = os.path.join(self._now.directory, known[0])
         return [os.path.abspath(os.path.join(directory, text)) for text in known[1:]]
 
@@ -209,9 +231,9 @@ class _Comparison:
         return ", ".join(path if not path.startswith("../..") else paths[at] for at, path in enumerate(shown)) + more
 
 
-def _functions_of(step: Step, workflow: Workflow) -> Iterator[tuple[str, Function]]:
-    """The functions that a step calls, also in its items or its child workflow, with the folders of their files."""
-    work = [(step, workflow)]
+def _functions_of(steps: Iterable[Step], workflow: Workflow) -> Iterator[tuple[str, Function]]:
+    """The functions that steps call, also in items or child workflows, with the folders of their files."""
+    work = [(step, workflow) for step in steps]
     while work:
         one, around = work.pop()
         if isinstance(one.action, Function):

@@ -2,6 +2,7 @@
 
     RunStarted, EpochStarted   the definition and the inputs from there on
     AttemptEnded               the last success of each step, with its fingerprint
+    notes of repairs           the steps that ran for another one (helpers.py)
 
 A step that a run took over from another run (`run --cached`) has the fingerprint that it had there.
 """
@@ -14,12 +15,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from resile.commands.changed.helpers import as_helper, helper_scopes, join
+from resile.core.actions import Note
 from resile.core.events import AttemptEnded, EpochStarted, RunStarted
 from resile.core.state import State
 from resile.engine.replay import fold_log
 from resile.model import codec
 from resile.model.failure import CHANGING, Fingerprint
-from resile.model.nested import path_part
+from resile.model.nested import path_part, step_name
 from resile.model.workflow import Child, FanOut, Step, Workflow
 from resile.store.contract import Entry, RunRow, Store
 
@@ -53,18 +56,28 @@ class _Reader:
         self._inputs: Mapping[str, Any] = {}
         self._source = ""
         self._places: dict[int, tuple[str, str]] = {}
+        # By step, since it started: what the steps depend on that ran for it; and whether it has passed.
+        self._helped: dict[str, Fingerprint] = {}
+        self._calls: dict[str, list[str]] = {}
+        self._passed: set[str] = set()
         self._follow(workflow)
 
     def _follow(self, workflow: Workflow) -> None:
+        """Take this definition for what comes next."""
         self._workflow = workflow
         self._steps = {step.name: step for step in workflow.steps}
         self._hosts = {_scope_of(step): step.name for step in workflow.steps if isinstance(step.action, FanOut | Child)}
+        self._helper_scopes = helper_scopes(workflow)
 
     def read(self, entry: Entry) -> None:
         """Read one entry of the log."""
         event = entry.event
         # By job, because not every entry about an attempt has a note.
         self._places |= {note.job: (note.scope, note.step) for note in entry.notes if note.job}
+        # An entry may have the start of an attempt with its end.
+        ends_at = next((at for at, note in enumerate(entry.notes) if note.type == "attempt_succeeded"), 0)
+        for note in entry.notes[:ends_at]:
+            self._follow_helpers(note)
         match event:
             case RunStarted():
                 self._inputs, self._source = event.inputs, event.source
@@ -80,6 +93,8 @@ class _Reader:
             case AttemptEnded():
                 if event.outcome.failure is None and not event.canceled and event.job in self._places:
                     self._add_attempt(event, *self._places[event.job])
+        for note in entry.notes[ends_at:]:
+            self._follow_helpers(note)
 
     def _add_attempt(self, event: AttemptEnded, scope: str, step: str) -> None:
         """An attempt of a step succeeded, or one inside a map or a child workflow."""
@@ -90,9 +105,12 @@ class _Reader:
                 self._add(step, event.fingerprint)
             return
         host = self._hosts.get(_first_part(scope))
+        if host is None and (helped := self._helper_scopes.get(_first_part(scope))) is not None:
+            self._help(helped, as_helper(step_name(scope, step), event.fingerprint))
+            return
         known = self.done.get(host) if host is not None else None
         if known is not None and event.fingerprint is not None:
-            known.fingerprint = _join(known.fingerprint, event.fingerprint)
+            known.fingerprint = join(known.fingerprint, event.fingerprint)
 
     def _go_on(self, name: str, fingerprint: Fingerprint | None) -> None:
         """A map or child goes on where it was: what ran in it before counts with what runs now.
@@ -104,14 +122,35 @@ class _Reader:
             self.done.pop(name, None)
             return
         found = fingerprint or Fingerprint()
-        joined = _join(known.fingerprint, found)
+        joined = join(known.fingerprint, found)
         known.fingerprint = joined if found.env == joined.env else replace(joined, env=CHANGING)
 
     def _add(self, name: str, fingerprint: Fingerprint | None) -> None:
         """Remember the success of a step; that of a map or child before the steps inside it begin."""
         if name in self._steps:
-            found = fingerprint or Fingerprint()
+            found = join(fingerprint or Fingerprint(), self._helped.get(name) or Fingerprint())
+            self._passed.add(name)
             self.done[name] = Done(self._steps[name], self._workflow, self._inputs, self._source, found)
+
+    def _follow_helpers(self, note: Note) -> None:
+        """Follow which steps run for others."""
+        if note.scope != "root":
+            return
+        if note.type == "step_started":
+            self._helped.pop(note.step, None)
+            self._passed.discard(note.step)
+        elif note.type == "repair_started":
+            self._calls[note.step] = note.data["calls"]
+        elif note.type == "repair_finished":
+            for name in self._calls.pop(note.step, ()):
+                known = self.done.get(name)
+                self._help(note.step, as_helper(name, known.fingerprint if known is not None else None))
+
+    def _help(self, name: str, found: Fingerprint) -> None:
+        """A step ran for this one: before its success, or after it."""
+        self._helped[name] = join(self._helped.get(name) or Fingerprint(), found)
+        if name in self._passed:
+            self.done[name].fingerprint = join(self.done[name].fingerprint, found)
 
 
 def read_earlier(store: Store, row: RunRow) -> Earlier:
@@ -120,15 +159,6 @@ def read_earlier(store: Store, row: RunRow) -> Earlier:
     for entry in store.entries(row.id):
         reader.read(entry)
     return Earlier(row, fold_log(store, row), reader.done)
-
-
-def _join(one: Fingerprint, other: Fingerprint) -> Fingerprint:
-    """What two attempts depend on; a file that they read in different states matches no state."""
-    reads = {**one.reads, **other.reads}
-    for path in one.reads.keys() & other.reads.keys():
-        if one.reads[path] != other.reads[path]:
-            reads[path] = CHANGING
-    return replace(one, reads=reads, outputs=tuple({*one.outputs, *other.outputs}))
 
 
 def _scope_of(step: Step) -> str:

@@ -8,11 +8,12 @@ stay as they are written: what they refer to has not changed, or else the step r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from resile.commands.changed.helpers import helper_steps
 from resile.engine.fingerprints.record import texts_in
 from resile.languages.references import MISSING, ValueRefused, path_of, render_text, walk
 from resile.model.builtin_actions import Ask, Collect, Log, Memory, Script
@@ -45,11 +46,13 @@ class Shapes:
         self._all_inputs = None if self._is_dollar else inputs
         self._is_torc = workflow.dialect == "torc"
 
-    def command(self, step: Step) -> Any:
-        """The shape of a step, without what it needs."""
+    def command(self, step: Step, helpers: Iterable[str] = ()) -> Any:
+        """The shape of a step and of these helpers, without what it needs."""
         env = self._texts(self._workflow.env)
         called = [[one.name, self._step(one)] for one in self._called_by(step)]
-        return [env, self._all_inputs, self._step(step), called]
+        known = helper_steps(self._workflow) if helpers else {}
+        helped = [[name, [self._step(one) for one in known.get(name, ())]] for name in sorted(helpers)]
+        return [env, self._all_inputs, self._step(step), called, helped]
 
     def _called_by(self, step: Step) -> list[Step]:
         """The steps that run after a success of a step, and after theirs, because it calls them."""
