@@ -15,6 +15,7 @@ from pathlib import Path
 from bench.cases import CASES as FIRST_CASES
 from bench.cases import Bench, Case, Figure
 from bench.claims import claims
+from bench.crowds import crowd
 from bench.databases import postgres
 from bench.fingerprints import fingerprints
 from bench.items import items, many_items
@@ -36,6 +37,7 @@ CASES: dict[str, Case] = {
     "server-parked": parked,
     "server-requests": requests,
     "server-start": start,
+    "server-crowd": crowd,
     "monitoring": monitoring,
     "workers": workers,
     "parsl": through_parsl,

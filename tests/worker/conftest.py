@@ -32,10 +32,11 @@ def work(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
     """Starts workers of a server; they end with the test, and what they run does."""
     started: list[WorkerProcess] = []
 
-    def start(server: Server, name: str, *options: str, **env: str) -> WorkerProcess:
+    def start(server: Server, name: str, *options: str, wait: bool = True, **env: str) -> WorkerProcess:
         """Start one, and wait until the server knows it."""
         started.append(WorkerProcess(tmp_path, server, name, *options, **env))
-        started[-1].wait_until_known()
+        if wait:
+            started[-1].wait_until_known()
         return started[-1]
 
     yield start
