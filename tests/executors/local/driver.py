@@ -15,6 +15,7 @@ from resile.executors.fence import Fence
 from resile.executors.local import processes, recovery
 from resile.executors.local.executor import LocalExecutor
 from resile.executors.local.prestart import Prestarted
+from resile.executors.local.shared_records import profile_of, widen
 
 DEADLINE_SECONDS = 30.0
 # The variable that says which form of an executor is tested; engines in other processes see it, too.
@@ -35,6 +36,18 @@ def _form() -> type[LocalExecutor]:
     from tests.executors.shared.form import SharedForm
 
     return cast("type[LocalExecutor]", SharedForm)
+
+
+def launcher_folder(folder: Path) -> Path:
+    """The folder of the launcher's records: below that of the run, or of the server."""
+    if os.environ.get(FORM) != "shared":
+        return folder / "launcher"
+    return wait_for(lambda: next(folder.glob("server/servers/*/launcher"), None))
+
+
+def number_of(job: int) -> int:
+    """The number of a job in the records of the launcher: its own, or the one that it has in a server."""
+    return widen(profile_of(1, 1), job) if os.environ.get(FORM) == "shared" else job
 
 
 class Driver:

@@ -24,7 +24,7 @@ from resile.executors.local.greeting import read_greeting
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.wire import frame
 
-from .driver import driving, lives, read_pid, sh, wait_for, wait_until_gone
+from .driver import driving, launcher_folder, lives, number_of, read_pid, sh, wait_for, wait_until_gone
 
 ROOT = Path(__file__).parents[3]
 
@@ -93,9 +93,9 @@ def test_exits_without_an_engine_are_in_the_spool(tmp_path: Path) -> None:
         ends = {report.job: report.wait_status for report in driver.reports if isinstance(report, Ended)}
         assert ends == {1: 5 << 8, 2: 0}
         assert kinds(driver.reports)[3] == ["Withdrawn"]
-        spools = set((tmp_path / "launcher").glob("*.spool"))
+        spools = set(launcher_folder(tmp_path).glob("*.spool"))
         driver.executor.acknowledge()
-        assert len(spools - set((tmp_path / "launcher").glob("*.spool"))) == 1
+        assert len(spools - set(launcher_folder(tmp_path).glob("*.spool"))) == 1
 
 
 def test_nothing_is_lost_when_the_next_engine_dies_before_it_acknowledged(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_launcher_that_dies_under_its_engine(tmp_path: Path) -> None:
         assert not lives(read_pid(tmp_path / "one"))
         assert driver.run(sh(4, "exit 8"))[4].wait_status == 8 << 8
         driver.executor.acknowledge()
-        assert len(list((tmp_path / "launcher").glob("*.spool"))) == 1
+        assert len(list(launcher_folder(tmp_path).glob("*.spool"))) == 1
 
 
 def test_exits_that_reached_the_spool_count(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_exits_that_reached_the_spool_count(tmp_path: Path) -> None:
         driver.started(1)
         pid = driver.launcher_pid()
         (tmp_path / "gate").write_text("go\n")
-        spool = next((tmp_path / "launcher").glob("*.spool"))
-        wait_for(lambda: b"\nE 1 1 " in spool.read_bytes())
+        spool = next(launcher_folder(tmp_path).glob("*.spool"))
+        wait_for(lambda: b"\nE %d 1 " % number_of(1) in spool.read_bytes())
         os.kill(pid, signal.SIGKILL)
         wait_until_gone(pid)
         ended = driver.until_count(Ended, 1)[0]
@@ -182,13 +182,13 @@ def test_a_process_that_was_never_recorded_is_lost_not_withdrawn(tmp_path: Path)
     with driving(tmp_path) as driver:
         driver.executor.start([sh(1, "echo $$ > one; exec sleep 600")])
         one = read_pid(tmp_path / "one")
-        spool = next((tmp_path / "launcher").glob("*.spool"))
-        wait_for(lambda: b"\nS 1 1 " in spool.read_bytes())
+        spool = next(launcher_folder(tmp_path).glob("*.spool"))
+        wait_for(lambda: b"\nS %d 1 " % number_of(1) in spool.read_bytes())
         launcher = driver.launcher_pid()
         os.kill(launcher, signal.SIGKILL)
         wait_until_gone(launcher)
         header = spool.read_bytes().partition(b"\n")[0] + b"\n"
-        spool.write_bytes(header + b"S 1 1 17")
+        spool.write_bytes(header + b"S %d 1 17" % number_of(1))
         lost = driver.until_count(Lost, 1)[0]
         assert isinstance(lost, Lost)
     assert not lives(one)
@@ -211,7 +211,7 @@ def test_a_bad_frame_costs_the_connection_not_the_attempts(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "gate")
     with dead_engine(tmp_path, "cat gate", "true"):
         for nonsense in (b"\xff\xff\xff\xff", frame(b"?"), frame(b"S", b"x"), frame(b"K"), frame(b"A", b"-")):
-            connection = wait_for(lambda: system_calls.connect(os.fsencode(tmp_path / "launcher")))
+            connection = wait_for(lambda: system_calls.connect(os.fsencode(launcher_folder(tmp_path))))
             connection.sendall(nonsense)
             while connection.recv(65536):
                 pass
@@ -229,7 +229,7 @@ def test_four_that_say_nothing_may_wait(tmp_path: Path) -> None:
     """One more costs the connection that came first, so that silent ones can't keep an engine out."""
     os.mkfifo(tmp_path / "gate")
     with dead_engine(tmp_path, "cat gate", "true"):
-        folder = os.fsencode(tmp_path / "launcher")
+        folder = os.fsencode(launcher_folder(tmp_path))
         first, *others = [wait_for(lambda: system_calls.connect(folder)) for _ in range(4)]
         fifth = wait_for(lambda: system_calls.connect(folder))
         fifth.sendall(frame(b"?"))
@@ -245,8 +245,8 @@ def test_an_engine_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
     with driving(tmp_path) as driver:
         count = 3000
         driver.executor.start([sh(job, ":") for job in range(count)])
-        spool = next(iter(wait_for(lambda: list((tmp_path / "launcher").glob("*.spool")))))
-        wait_for(lambda: b"\nE %d 1 " % (count - 1) in spool.read_bytes())
+        spool = next(iter(wait_for(lambda: list(launcher_folder(tmp_path).glob("*.spool")))))
+        wait_for(lambda: b"\nE %d 1 " % number_of(count - 1) in spool.read_bytes())
         driver.until_count(Ended, count)
         starts = [report.job for report in driver.reports if isinstance(report, Started)]
         assert sorted(starts) == list(range(count))
@@ -311,7 +311,7 @@ def test_a_number_given_out_again_has_the_newest_word(tmp_path: Path) -> None:
         os.kill(driver.launcher_pid(), signal.SIGKILL)
         driver.until_count(Lost, 1)
         assert driver.run(sh(2, "exit 5"))[2].wait_status == 5 << 8
-    assert len(list((tmp_path / "launcher").glob("*.spool"))) == 2
+    assert len(list(launcher_folder(tmp_path).glob("*.spool"))) == 2
     with driving(tmp_path) as later:
         later.executor.find(dict.fromkeys([(2, 1)], False))
         ended = later.until(bool)[0]
@@ -355,18 +355,19 @@ def test_a_full_disk_stops_new_starts_until_there_is_room(tmp_path: Path) -> Non
     with driving(tmp_path, slots=1) as driver:
         driver.shell("true", job=1)
         launcher = driver.launcher_pid()
-        spool = next((tmp_path / "launcher").glob("*.spool"))
+        spool = next(launcher_folder(tmp_path).glob("*.spool"))
         limit_file_size(launcher, spool.stat().st_size + 5)
         driver.shell("true", job=2)
         ended = driver.run(sh(3, "touch three"))[3]
         assert (ended.spawn_error, ended.spawn_stage) == (errno.ENOSPC, "output")
         assert not recovery.has_all_lines(str(spool), [])
         limit_file_size(launcher, resource.RLIM_INFINITY)
-        wait_for(lambda: b"\nE 3 1 " in spool.read_bytes())
+        wait_for(lambda: b"\nE %d 1 " % number_of(3) in spool.read_bytes())
         wait_for(lambda: recovery.has_all_lines(str(spool), []))
         assert driver.run(sh(4, "exit 4"))[4].wait_status == 4 << 8
-        lines = b" ".join(line[:3] for line in spool.read_bytes().splitlines()[1:])
-        assert lines == b"B 1 S 1 E 1 B 2 E 2 E 3 B 4 S 4 E 4"
+        lines = [line.split()[:2] for line in spool.read_bytes().splitlines()[1:]]
+        said = ("B", 1), ("S", 1), ("E", 1), ("B", 2), ("E", 2), ("E", 3), ("B", 4), ("S", 4), ("E", 4)
+        assert lines == [[kind.encode(), b"%d" % number_of(job)] for kind, job in said]
     assert not (tmp_path / "three").exists()
 
 

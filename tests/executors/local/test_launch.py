@@ -11,7 +11,7 @@ import pytest
 from resile.executors.contract import Ended, Launch, Started, Withdrawn
 from resile.executors.local import processes
 
-from .driver import Driver, driving, sh, wait_for, wait_until_gone
+from .driver import Driver, driving, launcher_folder, number_of, sh, wait_for, wait_until_gone
 
 
 def test_exit_code_times_and_usage_are_reported(tmp_path: Path) -> None:
@@ -56,13 +56,13 @@ def test_what_is_given_out_at_once_starts_in_its_order(tmp_path: Path) -> None:
     """Eight attempts for eight free slots begin one after the other, as they were given."""
     with driving(tmp_path, slots=8) as driver:
         driver.executor.start([sh(job, "exec sleep 600") for job in range(1, 9)])
-        spool = next(iter(wait_for(lambda: list((tmp_path / "launcher").glob("*.spool")))))
+        spool = next(iter(wait_for(lambda: list(launcher_folder(tmp_path).glob("*.spool")))))
         wait_for(lambda: spool.read_bytes().count(b"\nS ") == 8)
         said = [line.split()[1] for line in spool.read_bytes().splitlines() if line.startswith(b"S ")]
         for job in range(1, 9):
             driver.executor.kill(job, 1)
         driver.until_count(Ended, 8)
-    assert said == [b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"8"]
+    assert said == [b"%d" % number_of(job) for job in range(1, 9)]
 
 
 def test_no_words_and_an_empty_word_are_no_programs(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_two_thousand_attempts_are_each_reported_once(tmp_path: Path) -> None:
         starts = sorted(report.job for report in driver.reports if isinstance(report, Started))
         ends = sorted(report.job for report in driver.reports if isinstance(report, Ended))
         assert starts == ends == list(range(2000))
-        spool = next((tmp_path / "launcher").glob("*.spool"))
+        spool = next(launcher_folder(tmp_path).glob("*.spool"))
         assert spool.stat().st_size < 1 << 20
 
 
@@ -149,7 +149,9 @@ def test_a_variable_that_all_attempts_have_can_be_changed_for_one(
         )
     for job, home in ((1, "/mars"), (2, os.environ["HOME"])):
         said = [line for line in driver.out(ends[job]).decode().splitlines() if line.startswith(("HOME=", "RESILE_A"))]
-        assert sorted(line.partition(":")[2] or line for line in said) == sorted([f"HOME={home}", f"{job}:1"])
+        assert sorted(line.partition(":")[2] or line for line in said) == sorted(
+            [f"HOME={home}", f"{number_of(job)}:1"]
+        )
 
 
 def test_a_big_environment_arrives_whole(tmp_path: Path) -> None:
