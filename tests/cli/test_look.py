@@ -8,6 +8,7 @@ import msgspec
 
 from resile.commands.events.names import ALIASES, EVENT_TYPES
 from tests.cli.program import Program
+from tests.cli.terminal import Terminal
 
 TALK = """\
 resile: 1
@@ -287,3 +288,16 @@ def test_nothing_to_show(program: Program) -> None:
     for words in (("status", "1"), ("logs", "1"), ("events", "list", "1"), ("parked", "1"), ("metrics", "1")):
         assert program.json(*words, code=2)["error"]["message"].startswith("there is no database"), words
     assert list(program.folder.iterdir()) == []
+
+
+def test_events_on_a_narrow_terminal(program: Program) -> None:
+    """The data of an event is wrapped as names and values; a pipe gets one line with its JSON for each event."""
+    program.call("run", program.write("resile: 1\nname: x\nsteps: {a: {shell: echo no luck >&2; exit 3}}\n"), code=1)
+    for words in (("events", "ls", "1"), ("explain", "1", "--story", "a")):
+        with Terminal(program, *words, columns=40) as terminal:
+            assert terminal.end() == 0
+        lines = terminal.text.splitlines()
+        assert max(map(len, lines)) <= 40
+        assert 'kind=exit message="exit code 3: no luck"' in " ".join(line.strip() for line in lines)
+        piped = program.call(*words, code=0).stdout
+        assert '"kind":"exit","message":"exit code 3: no luck"' in piped

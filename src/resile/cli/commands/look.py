@@ -141,13 +141,17 @@ def _types(call: Call) -> list[str]:
 
 
 def print_events(call: Call, events: Iterator[Event]) -> int:
-    """Print one event on each line: JSON for programs, words for people."""
+    """Print one event on each line: JSON for programs, words for people, wrapped on a terminal."""
     from resile.cli.display.lines import event_line
 
+    page = output.Page(call.color, sys.stdout)
+    is_wrapped = page.columns != output.ENDLESS_COLUMNS
     for event in events:
         if call.json:
             output.write_bytes(output.encode(event) + b"\n")
             continue
         who = (step_name(event.scope or "", event.step or ""), event.attempt or 0)
-        output.write_text(event_line(event.seq, output.moment(event.at), event.type, *who, event.data) + "\n")
+        at = output.moment(event.at)
+        line = event_line(event.seq, at, event.type, *who, event.data, in_words=is_wrapped)
+        output.write_text("\n".join(page.wrap(line, " " * 9)) + "\n")
     return 0

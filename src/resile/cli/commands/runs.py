@@ -65,5 +65,5 @@ def _lines(document: RunList, page: output.Page, is_filtered: bool) -> list[str]
     heads = ["RUN", "STATUS", "WORKFLOW", "STARTED", "TOOK", "DONE", "", "LABELS"]
     if not any(row[-1] for row in rows):
         rows, heads = [row[:-1] for row in rows], heads[:-1]
-    # A narrow terminal goes without these: the start, the time, the labels.
-    return page.table(rows, heads, spare=[place for place in (3, 4, 7) if place < len(heads)])
+    # A narrow terminal goes without these: the start, the time, the labels, the failed steps.
+    return page.table(rows, heads, spare=[place for place in (3, 4, 7, 6) if place < len(heads)])

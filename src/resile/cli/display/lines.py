@@ -258,9 +258,24 @@ def _because(note: Note) -> str:
     return f": {reason}" if reason else ""
 
 
-def event_line(seq: int, at: float, kind: str, step: str, attempt: int, data: object) -> str:
-    """One canonical event as a line, for `events` and `--debug`; types are spelled one way, with underscores."""
+def event_line(seq: int, at: float, kind: str, step: str, attempt: int, data: object, *, in_words: bool = False) -> str:
+    """One canonical event as a line, for `events` and `--debug`; types are spelled one way, with underscores.
+
+    Its data is JSON, or with `in_words` `name=value` with spaces between, where a line can be broken.
+    """
     who = f" {escape(step)}" if step else ""
     number = f" attempt {attempt}" if attempt else ""
-    evidence = f" {encode(data).decode()}" if data else ""
-    return f"{seq:>6} {clock(at)} {kind.replace('.', '_')}{who}{number}{evidence}"
+    evidence = (_words_of(data) if in_words else encode(data).decode()) if data else ""
+    return f"{seq:>6} {clock(at)} {kind.replace('.', '_')}{who}{number} {evidence}".rstrip()
+
+
+def _words_of(data: object) -> str:
+    """The data of an event as `name=value name=value`; a text of one word has no quotes."""
+    if not isinstance(data, dict):
+        return encode(data).decode()
+    return " ".join(f"{name}={value if _is_word(value) else encode(value).decode()}" for name, value in data.items())
+
+
+def _is_word(value: object) -> bool:
+    """Is this a text that reads the same without quotes?"""
+    return isinstance(value, str) and value.isprintable() and bool(value) and not set(value) & set(" =\"'[]{},")
