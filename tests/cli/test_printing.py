@@ -232,3 +232,13 @@ def test_what_runs_after_a_success_is_no_repair(program: Program) -> None:
     lines = [line[9:] for line in program.call("run", program.write(text), code=0).stderr.splitlines()]
     ends = [line.partition(":")[0] for line in lines if " done" in line or " on_success started" in line]
     assert ends == ["a on_success started", "a on_success done", "b repair done"]
+
+
+def test_a_notice_is_told_once(program: Program) -> None:
+    """`check` prints one with its first line, and the places of the others; `--json` has each."""
+    steps = "".join(f"- {{id: s{number}, shell: x, on_failure: {{shell: y}}}}\n" for number in range(11))
+    program.write(f"resile: 1\nname: x\nsteps:\n{steps}")
+    said = program.call("check", "flow.yaml", code=0).stdout
+    assert said.count("since 0.2") == 1
+    assert "  also at: 5:22, 6:22, 7:22, 8:22, 9:22, 10:22, 11:22, 12:22 and 2 more\n" in said
+    assert program.call("check", "flow.yaml", "--json", code=0).stdout.count('"since-0.2"') == 11

@@ -18,6 +18,7 @@ from resile.model.limits import FILE_BYTES_MAX
 EXIT_USAGE = 2
 EXIT_UNEXPECTED = 70
 SOURCE_COLUMNS_MAX = 72
+PLACES_SHOWN_MAX = 8
 
 
 def report(error: Exception, *, json: bool, debug: bool) -> int:
@@ -81,15 +82,26 @@ def _render(error: ResileError, page: Page) -> str:
 
 
 def findings(diagnostics: Sequence[Diagnostic], page: Page) -> list[str]:
-    """Each diagnostic with its line of the file and a caret below the column."""
+    """Each diagnostic with its line of the file and a caret below the column; a notice once, with its other places."""
     sources: dict[str, list[str]] = {}
     lines: list[str] = []
+    repeated: dict[tuple[str, str], list[Diagnostic]] = {}
     for found in diagnostics:
+        if found.severity == "notice":
+            repeated.setdefault((found.file, found.message), []).append(found)
+    for found in diagnostics:
+        first, *others = repeated.get((found.file, found.message), [found])
+        if found.severity == "notice" and found is not first:
+            continue
         color = "red" if found.severity == "error" else "yellow"
         severity = page.paint(color, found.severity)
         place = page.paint("bold", found.where)
         lines += page.wrap(f"{place}: {severity}: {escape(found.message)} [{found.code}]", "    ")
         lines += _excerpt(found, sources, page)
+        if others and found is first:
+            places = ", ".join(f"{other.line}:{other.column}" for other in others[:PLACES_SHOWN_MAX])
+            more = f" and {len(others) - PLACES_SHOWN_MAX} more" if len(others) > PLACES_SHOWN_MAX else ""
+            lines += page.wrap(f"  also at: {places}{more}", "    ")
         if found.hint:
             lines += page.wrap(f"  hint: {escape(found.hint)}", "    ")
     return lines
