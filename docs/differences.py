@@ -85,6 +85,12 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "our own message"),
         ("steps below an empty `forEach`", "skipped; the steps after them run", "the same; `fanout: reduce` says which "
          "steps are after the items"),
+        ("an `if` on outputs of more than 512 KB", "evaluated", "the step fails and says so; code that throws still "
+         "skips its step"),
+        ("`sandbox`, `sandboxes`", "commands run in containers", "refused: a file that asks for isolation does not run "
+         "without it. Run Resile in the container, or write `docker run …` in `exec`"),
+        ("`on_init.run_js`", "computes which steps run first", "refused: the steps before a step are part of the plan. "
+         "Name them in `on_init.run`; the `if` of each says whether it runs"),
         ("permission helpers (`isOwner()` …)", "true without an account", "the same"),
         ("`mcp` steps", "a client of its own", "the official client, in a process of the step: pip install "
          "'resile[mcp]'; a result with `isError` fails the step"),

@@ -61,6 +61,7 @@ CRITICALITIES = ("external", "internal", "policy", "info")
 _AGENT = "it belongs to Visor's own agent; here `claude -p` is asked"
 _NO_OPTION = "`claude -p`, which is asked here, has no option for it"
 _SERVICE = "it needs a service that Visor brings along"
+_CONTAINERS = "commands run where Resile runs; run Resile in the container, or `docker run` in `exec`"
 
 TYPES_REFUSED = {
     "github": "an account of a code host",
@@ -312,7 +313,7 @@ COMMON = (
     Key("schedule", "crontab", "The step also runs for the event `schedule`; a timer of the system starts the run.",
         cron),
     refused_key("policy", "it needs Visor's policy engine"),
-    refused_key("sandbox", "it needs Visor's containers"),
+    refused_key("sandbox", _CONTAINERS),
     _not_used("reuse_ai_session", "each prompt begins a session of its own: put what it has to know into the prompt"),
     _not_used("session_mode", "each prompt begins a session of its own"),
     refused_key("require", "it needs an account of a code host"),
@@ -484,9 +485,9 @@ FILE = key_table(
     _not_used("max_ai_concurrency", "`max_parallelism` bounds how many steps run at once"),
     refused_key("skills", _AGENT),
     refused_key("limits", "`routing.max_loops` bounds how often anything runs"),
-    refused_key("sandbox", "it needs Visor's containers"),
-    refused_key("sandboxes", "it needs Visor's containers"),
-    refused_key("sandbox_defaults", "it needs Visor's containers"),
+    refused_key("sandbox", _CONTAINERS),
+    refused_key("sandboxes", _CONTAINERS),
+    refused_key("sandbox_defaults", _CONTAINERS),
     Key("workspace", "mapping", "Where checkouts are.", mapping_reader(WORKSPACE)),
     refused_key("policy", "it needs Visor's policy engine"),
     refused_key("hooks", "`on_init`, `on_success` and `on_fail` of steps say what runs when"),

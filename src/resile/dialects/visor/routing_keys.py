@@ -162,7 +162,7 @@ ON_FINISH = key_table("on_finish", *_ROUTES)
 ON_INIT = key_table(
     "on_init",
     Key("run", "list of names or calls", "Steps, tools and workflows, in this order.", _calls),
-    refused_key("run_js", "what runs before a step is known before the run"),
+    refused_key("run_js", "name the steps in `run`; the `if` of each says whether it runs"),
 )  # fmt: skip
 DEFAULTS = key_table(
     "routing.defaults",
