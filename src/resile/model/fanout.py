@@ -12,7 +12,7 @@ class Source(Struct, frozen=True, omit_defaults=True):
 
     `template` is a text whose value is a list; `step` is a step in the scope around the fan-out whose output is a list.
     `filter` is JavaScript that sees `item`, and with `filter_bare` also the item's fields as variables. `sort_by` is
-    `field [ASC|DESC], ...`; `distinct` is a field.
+    `field [ASC|DESC], ...`; `distinct` is a field. With `errexit` the command stops at the first line that fails.
     """
 
     values: tuple[Any, ...] | None = None
@@ -21,6 +21,7 @@ class Source(Struct, frozen=True, omit_defaults=True):
     step: str = ""
     template: str = ""
     program: str = "sh"
+    errexit: bool = False
     json_path: str = ""
     filter: str = ""
     filter_bare: bool = False

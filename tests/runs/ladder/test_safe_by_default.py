@@ -259,3 +259,18 @@ def test_types_of_errors_go_by_meaning(flows: Flows, shell: str, meaning: str) -
     """Three items that fail in other words are one type in the numbers of their map."""
     ran = flows.run(with_map("{shell: 'echo ${item} >&2; exit 1'}", items=f"[{shell}]"), 1)
     assert ran.document["maps"]["each"]["error_types"] == {meaning: 3}
+
+
+@pytest.mark.parametrize(
+    ("keys", "order", "code"),
+    [("", [], 1), ("errexit: false", ["i1"], 0), ("shell_program: bash", [], 1)],
+)
+@pytest.mark.parametrize("form", ["input: COMMAND", "input: {command: COMMAND}"])
+def test_a_command_of_several_lines_that_lists_items_stops_at_the_first_that_fails(
+    flows: Flows, form: str, keys: str, order: list[str], code: int
+) -> None:
+    """No item is made of what a broken command printed."""
+    lines = '"false | cat\\necho 1"' if "bash" in keys else '"echo 1\\nfalse\\ntrue"'
+    command = form.replace("COMMAND", lines)
+    ran = flows.run(f"{keys}\nsteps: [{{id: m, map: {{{command}, steps: [{{shell: './step i${{item}}'}}]}}}}]\n", code)
+    assert (ran.order, ran.status["m"]) == (order, "failed" if code else "completed")

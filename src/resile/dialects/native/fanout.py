@@ -22,6 +22,7 @@ from resile.dialects.native.failures.error_policy import hand_over, notice_faili
 from resile.dialects.native.keys.fanout import FILE_ENDINGS, INPUT_STEP, MAP
 from resile.dialects.native.keys.steps import ROOTS
 from resile.dialects.native.scope import named_steps, phase_steps, read_drafts
+from resile.dialects.native.step_types.commands import stops_at_first_failure
 from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import non_empty, read_data, text
@@ -148,7 +149,7 @@ def _input(reading: NativeReading, node: Node, within: Defaults) -> dict[str, An
         return {"path": value}
     if "${" in value:
         reading.refers(node, within.program)
-    return {"command": value, "program": within.program}
+    return _from_command(reading, value, node, within)
 
 
 def _read_explicit_input(reading: NativeReading, node: Mapping, within: Defaults) -> dict[str, Any] | None:
@@ -166,7 +167,13 @@ def _read_explicit_input(reading: NativeReading, node: Mapping, within: Defaults
         return {word: value}
     if "${" in value and isinstance(written, Scalar):
         reading.refers(written, within.program)
-    return {"command": value, "program": within.program}
+    return _from_command(reading, value, written, within)
+
+
+def _from_command(reading: NativeReading, command: str, node: Node, within: Defaults) -> dict[str, Any]:
+    """Take the items from what a command prints."""
+    errexit = stops_at_first_failure(reading, node, command, within)
+    return {"command": command, "program": within.program, "errexit": errexit}
 
 
 def _is_file(reading: NativeReading, value: str) -> bool:

@@ -7,19 +7,12 @@ import os
 from resile.engine.launch import ARGUMENT_BYTES_MAX, Attempt
 from resile.executors.contract import Launch
 from resile.languages.contract import render_shell
+from resile.languages.shell.program import shell_words
 from resile.languages.shell.quoting import plain_argv
 from resile.model.workflow import Shell, Validate
 
 # A union that is made once: every attempt of a command is checked against it.
 _COMMANDS = Shell | Validate
-
-
-def shell_words(action: Shell | Validate) -> tuple[bytes, ...]:
-    """The words that start the shell of a command; of several lines it stops at the first one that fails."""
-    shell = os.fsencode(action.program)
-    if not action.errexit:
-        return (shell,)
-    return (shell, b"-e", b"-o", b"pipefail") if shell.rpartition(b"/")[2] == b"bash" else (shell, b"-e")
 
 
 def prepare(attempt: Attempt) -> Launch:
@@ -31,7 +24,7 @@ def prepare(attempt: Attempt) -> Launch:
     assert isinstance(action, _COMMANDS)
     rendered = render_shell(action.command, attempt.lookup, action.program)
     text = os.fsencode(rendered)
-    shell = shell_words(action)
+    shell = tuple(map(os.fsencode, shell_words(action.program, action.errexit)))
     in_shell = (*shell, b"-c", text) if len(text) <= ARGUMENT_BYTES_MAX else (*shell, attempt.write_file("sh", text))
     if type(action) is Shell and action.stdin:
         given = action.stdin

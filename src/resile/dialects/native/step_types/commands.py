@@ -32,17 +32,19 @@ def _shell(reading: NativeReading, _: str, node: Mapping, fields: dict[str, Any]
     """The command of a step."""
     command = node.entries["shell"][1]
     _record_references(reading, command, inner.program)
-    errexit = _errexit(reading, command, fields["shell"], inner)
+    errexit = stops_at_first_failure(reading, command, fields["shell"], inner)
     return Shell(fields["shell"], inner.program, fields.get("stdin", ""), errexit)
 
 
 def _validate(reading: NativeReading, _: str, node: Mapping, fields: dict[str, Any], inner: Defaults) -> Validate:
+    """The command of a check."""
     command = node.entries["validate"][1]
     _record_references(reading, command, inner.program)
-    return Validate(fields["validate"], inner.program, _errexit(reading, command, fields["validate"], inner))
+    errexit = stops_at_first_failure(reading, command, fields["validate"], inner)
+    return Validate(fields["validate"], inner.program, errexit)
 
 
-def _errexit(reading: NativeReading, node: Node, command: str, inner: Defaults) -> bool:
+def stops_at_first_failure(reading: NativeReading, node: Node, command: str, inner: Defaults) -> bool:
     """Does a command stop at the first line that fails? Lines count as written, before values are put in."""
     if not has_several_lines(command) or inner.errexit is False:
         return False

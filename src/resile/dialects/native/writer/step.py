@@ -27,6 +27,7 @@ from resile.dialects.native.writer.yaml import Block
 from resile.dialects.reading.key_tables import Table
 from resile.errors import Diagnostic
 from resile.model.builtin_actions import Ask
+from resile.model.fanout import Source
 from resile.model.nested import handler_steps
 from resile.model.rules import Match, Origin
 from resile.model.workflow import Action, Arc, FanOut, Function, Need, Noop, Rule, Shell, Step, Validate, Workflow
@@ -207,7 +208,10 @@ def _id_unless(name: str, default: str) -> dict[str, str]:
 
 def errexit_of(action: Action) -> bool | None:
     """Does a command of several lines stop at the first that fails? None for any other action."""
-    return action.errexit if isinstance(action, Shell | Validate) and has_several_lines(action.command) else None
+    command = action.source if isinstance(action, FanOut) else action
+    if isinstance(command, Shell | Validate | Source) and has_several_lines(command.command):
+        return command.errexit
+    return None
 
 
 def _program(step: Step, around: Inherited) -> str:

@@ -94,11 +94,12 @@ def _run(source: Source, into: str, output: BinaryIO) -> None:
     import shutil
     import subprocess
 
+    from resile.languages.shell.program import shell_words
     from resile.model.folders import create_file
 
     with create_file(f"{into}.err", os.O_RDWR | os.O_TRUNC) as complaints:
         os.unlink(f"{into}.err")
-        argv = [source.program, "-c", source.command]
+        argv = [*shell_words(source.program, source.errexit), "-c", source.command]
         try:
             code = subprocess.run(argv, stdout=output, stderr=complaints, check=False).returncode
         except OSError as error:
