@@ -137,7 +137,10 @@ def test_a_variable_too_long_for_the_system_fails_the_attempt(tmp_path: Path) ->
     """Linux limits each variable as it limits an argument."""
     outcome = parts_of(tmp_path, Shell("true"), env={"BIG": "x" * ARGUMENT_BYTES_MAX}).outcome()
     assert outcome.failure is not None
-    expected = f"env BIG has {ARGUMENT_BYTES_MAX} bytes, an environment variable takes {ARGUMENT_BYTES_MAX}"
+    expected = (
+        f"env BIG has {ARGUMENT_BYTES_MAX} bytes, an environment variable takes {ARGUMENT_BYTES_MAX}: "
+        "`stdin` and `write_file` take any size"
+    )
     assert (outcome.failure.kind, outcome.failure.message) == ("contract", expected)
 
 

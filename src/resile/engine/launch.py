@@ -276,7 +276,7 @@ class Performer:
             pair = os.fsencode(name), os.fsencode(text)
             # Linux limits a variable as it limits an argument.
             if len(pair[0]) + len(pair[1]) >= ARGUMENT_BYTES_MAX:
-                limit = f"an environment variable takes {ARGUMENT_BYTES_MAX}"
+                limit = f"an environment variable takes {ARGUMENT_BYTES_MAX}: `stdin` and `write_file` take any size"
                 raise ValueRefused(f"env {name} has {len(pair[1])} bytes, {limit}")
             pairs.append(pair)
         return tuple(pairs)

@@ -458,7 +458,7 @@ class Engine:
             self._stop_for(problem)
             launch = None
         if launch is not None and not isinstance(launch, Launch):
-            self._inbox.append(self._observer.end_attempt(order.job, order.attempt, self._clock.now(), launch))
+            self._inbox.append(self._observer.end_inside(order.job, order.attempt, self._clock.now(), launch))
         elif launch is None or self._interrupts:
             self._withdraw(order.job, order.attempt)
         else:

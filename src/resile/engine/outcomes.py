@@ -281,12 +281,30 @@ class Observer:
         except ValueRefused as problem:
             return _fail_contract(outcome, problem.message, "value refused")
 
+    def end_inside(self, job: int, attempt: int, at: float, outcome: Outcome) -> tuple[Event, AttemptRow]:
+        """End an attempt that ran inside the engine: it keeps the promises of its step as a program does."""
+        found = self._state.jobs.get(job)
+        step = None if found is None else self._state.step_of(found)
+        if found is not None and step is not None and step.outputs and outcome.failure is None:
+            try:
+                outcome = self._check_files(found, step, outcome)
+            except ValueRefused as problem:
+                outcome = _fail_contract(outcome, problem.message, "value refused")
+        return self.end_attempt(job, attempt, at, outcome)
+
+    def _check_files(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
+        """Fail an outcome if its step left out a promised file; raises ValueRefused."""
+        visible = self._values.of(job)
+        files = [render_text(name, visible) for name in step.outputs]
+        missing = missing_outputs(self._performer.directory_of(job, step), files)
+        return _fail_contract(outcome, missing, "output file missing") if missing else outcome
+
     def _check_outputs(self, report: Ended, job: Job, step: Step, outcome: Outcome) -> Outcome:
         """Fail an outcome if its step left out a promised file or commit; raises ValueRefused."""
+        outcome = self._check_files(job, step, outcome)
+        if outcome.failure is not None:
+            return outcome
         directory = self._performer.directory_of(job, step)
-        visible = self._values.of(job)
-        if missing := missing_outputs(directory, [render_text(name, visible) for name in step.outputs]):
-            return _fail_contract(outcome, missing, "output file missing")
         if step.commit_required and self._performer.is_head_unchanged(report.job, report.attempt, directory):
             return _fail_contract(outcome, "commit_required: the step made no commit", "no commit")
         return self._check_spending(step, outcome)

@@ -274,3 +274,23 @@ def test_a_command_of_several_lines_that_lists_items_stops_at_the_first_that_fai
     command = form.replace("COMMAND", lines)
     ran = flows.run(f"{keys}\nsteps: [{{id: m, map: {{{command}, steps: [{{shell: './step i${{item}}'}}]}}}}]\n", code)
     assert (ran.order, ran.status["m"]) == (order, "failed" if code else "completed")
+
+
+
+@pytest.mark.parametrize("action", ["noop: true", "write_file: {path: made, content: x}", "ir: {script: return 1}"])
+def test_a_file_that_a_step_promised_must_exist_whatever_the_step_does(flows: Flows, action: str) -> None:
+    """A step that runs inside the engine keeps its promise as a program does, or fails."""
+    ran = flows.run(f"steps:\n- {{id: a, {action}, outputs: [made, absent]}}\n- {{id: b, shell: ./step b}}\n", 1)
+    assert (ran.status, ran.order) == ({"a": "failed", "b": "canceled", "end": "completed"}, [])
+    assert "'absent'" in ran.failed
+    (flows.folder / "made").write_text("")
+    assert flows.run(f"steps:\n- {{id: a, {action}, outputs: [made]}}\n").status["a"] == "completed"
+
+
+@pytest.mark.parametrize("action", ["noop: true", "write_file: {path: made, content: x}"])
+def test_a_step_without_output_captures_nothing(flows: Flows, action: str) -> None:
+    """A name that would never have a value is refused."""
+    word = action.partition(":")[0]
+    assert flows.refused(f"steps: [{{id: a, {action}, capture: x}}]") == [
+        f"`capture` has no meaning for `{word}`, which prints nothing"
+    ]

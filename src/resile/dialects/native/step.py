@@ -253,6 +253,9 @@ def _check_keys(reading: Reading, node: Mapping, fields: dict[str, Any], word: s
     if word == "noop" and not fields.keys().isdisjoint(_OF_A_VALUE):
         where = next(node.entries[key][0] for key in _OF_A_VALUE if key in node.entries)
         reading.report.error("action", "`noop` has no output that could become something", where)
+    if word in ("noop", "write_file") and "capture" in node.entries:
+        message = f"`capture` has no meaning for `{word}`, which prints nothing"
+        reading.report.error("action", message, node.entries["capture"][0])
     _check_steps_inside(reading, node, fields, word)
 
 
