@@ -294,3 +294,24 @@ def test_a_step_without_output_captures_nothing(flows: Flows, action: str) -> No
     assert flows.refused(f"steps: [{{id: a, {action}, capture: x}}]") == [
         f"`capture` has no meaning for `{word}`, which prints nothing"
     ]
+
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "order", "code"),
+    [
+        ("[{shell: ./step h, when: 'false'}]", ["a"], 1),
+        ("[{shell: ./step h, when: 'false'}, {shell: ./step g, when: 'false'}]", ["a"], 1),
+        ("{strategy: fallback, commands: [{shell: ./step h, when: 'false'}]}", ["a"], 1),
+        ("[{shell: ./step h, when: 'false'}, {shell: ./step g}]", ["a", "g", "b"], 0),
+        ("{max_attempts: 2, commands: [{shell: ./step h, when: 'false'}]}", ["a", "a"], 1),
+    ],
+)
+def test_a_handler_of_which_nothing_ran_recovers_nothing(
+    flows: Flows, on_failure: str, order: list[str], code: int
+) -> None:
+    """The failure stands where conditions left every command out."""
+    ran = flows.run(
+        f"steps:\n- {{id: a, shell: ./step a 9, on_failure: {on_failure}}}\n- {{id: b, shell: ./step b}}\n", code
+    )
+    assert (ran.order, ran.status["a"]) == (order, "failed" if code else "recovered")

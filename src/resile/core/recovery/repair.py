@@ -90,13 +90,29 @@ def start_called(reaction: Reaction, called: Job) -> None:
 
 
 def problem_of(state: State, scope: Scope) -> str:
-    """Why a repair counts as failed; empty where all its steps passed."""
+    """Why a repair counts as failed; empty where all its steps passed.
+
+    A handler that is to recover its step has not done so where conditions left all its steps out; in the first edition
+    it had.
+    """
     if scope.expired:
         return f"{scope.name} ran out of time"
-    for number, step in enumerate(state.plan_of(scope.id).steps):
-        if state.jobs[scope.first + number].status not in (COMPLETED, SKIPPED):
-            return f"{step_name(scope.name, step.name)} failed"
+    jobs = state.jobs_in(scope)
+    for job in jobs:
+        if job.status not in (COMPLETED, SKIPPED):
+            return f"{step_name(scope.name, state.step_of(job).name)} failed"
+    must_run = _recovers(state, scope) and state.workflow.edition > 1
+    if must_run and all(job.status is SKIPPED and not job.accepted for job in jobs):
+        return f"nothing ran in {scope.name}"
     return ""
+
+
+def _recovers(state: State, scope: Scope) -> bool:
+    """Does the step count as recovered where this repair passes, without a further attempt?"""
+    owner = state.jobs[scope.owner]
+    if scope.rule == SUCCESS or owner.calls:
+        return False
+    return state.rules_of(owner)[scope.rule].then in ("recovered", "fallback")
 
 
 def close_repair(reaction: Reaction, job: Job, problem: str) -> bool:
