@@ -85,19 +85,18 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
 
     An `active` job makes progress without outside input; a parked one, or one that waits for its repair, does not. A
     job `waits_for` the engine to evaluate an expression, or for the `inner` steps that run in its place: those of its
-    items or its child workflow. `fired` counts the uses of each rule; `rule` is the rule being applied, and
-    `repair_scope` the scope of its repair's steps. `because` is the seq of the event that made the job ready,
-    `last_event_seq` that of its own last event. `timer_at` is the end of its wait, or the timeout of its repair or
-    child workflow.
+    items or its child workflow. `fired` counts the uses of each rule; `rule` is the one being applied, `repair_scope`
+    the scope of its repair's steps. `because` is the seq of the event that made the job ready, `last_event_seq` that of
+    its own last event. `timer_at` is the end of its wait, or the timeout of its repair or child workflow.
 
     `attempt_state`: `attempt` is already the number of the next one (`counted`), or that one is reserved while the job
     still waits for its needs (`early`). `visit`: an attempt has `started` since the job was last opened, or a rule has
-    `repaired` it. `accepted`: why dependents go on although the job did not complete: its failure is `tolerated`, some
-    items of its fan-out succeeded (`partial`), it had none (`empty`), a judge skipped it (`judged`), or the run leaves
-    it out. A `stale` job starts over when its attempt has ended. `in_doubt`: its attempt was reserved in another boot,
-    or before the executor's records were lost. `output_lost`: that of its last attempt. `refused`: why its `when` has
-    no answer; its attempts fail with that. `child_scope` is the stored scope of a child workflow that failed; `cached`
-    the run that completed it. It goes on `again` with what an earlier epoch left: that scope, or (1) the failed items.
+    `repaired` it. `accepted`: why dependents go on although it did not complete: its failure is `tolerated`, some items
+    of its fan-out succeeded (`partial`), it had none (`empty`), a judge skipped it (`judged`), or the run leaves it
+    out. A `stale` job starts over when its attempt has ended. `in_doubt`: its attempt was reserved in another boot, or
+    before the executor's records were lost. `output_lost`: that of its last attempt. `refused`: why its `when` has no
+    answer. `failed_visit`: why a visit failed for good, whatever came later. `child_scope`: that of a child workflow
+    that failed; `cached`: the run that completed it. `again`: it goes on with that scope, or (1) its failed items.
     """
 
     id: int
@@ -119,6 +118,7 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     in_doubt: bool = False
     output_lost: bool = False
     refused: str = ""
+    failed_visit: str = ""
     timer_at: float = 0.0
     rule: int = NO_RULE
     repair_scope: int = 0

@@ -315,3 +315,38 @@ def test_a_handler_of_which_nothing_ran_recovers_nothing(
         f"steps:\n- {{id: a, shell: ./step a 9, on_failure: {on_failure}}}\n- {{id: b, shell: ./step b}}\n", code
     )
     assert (ran.order, ran.status["a"]) == (order, "failed" if code else "recovered")
+
+
+
+REVISITED = """steps:
+  s: {shell: ./step s, next: [x, y]}
+  x: {shell: ./step x, next: [j]}
+  y: {shell: ./step y, next: [j]}
+  j: {shell: ./step j 1KEYS}
+  k: {shell: ./step k, needs: [j]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "order", "status", "code"),
+    [
+        ("", ["s", "x", "y", "j", "j"], "failed", 1),
+        (", retry: 1", ["s", "x", "y", "j", "j", "k", "j"], "completed", 0),
+        (", on_failure: true", ["s", "x", "y", "j", "k", "j"], "completed", 0),
+    ],
+)
+def test_a_visit_that_failed_fails_the_run_although_a_later_one_passes(
+    flows: Flows, keys: str, order: list[str], status: str, code: int
+) -> None:
+    """Two arcs lead to one step: it runs for each of them, and a pass of one does not hide the failure of the other."""
+    ran = flows.run(REVISITED.replace("KEYS", keys), code)
+    assert (ran.order, ran.status["j"]) == (order, status)
+    if code:
+        assert (ran.status["k"], ran.document["first_failure"]["step"]) == ("canceled", "j")
+        assert ran.failed == "an earlier visit failed: exit code 1: j is broken"
+
+
+def test_a_critical_step_that_fails_stops_its_own_visits_too(flows: Flows) -> None:
+    """A visit that waits is left out, and the step stays failed."""
+    ran = flows.run(REVISITED.replace("KEYS", ", critical: true"), 1)
+    assert (ran.order, ran.status["j"], ran.status["k"]) == (["s", "x", "y", "j"], "failed", "canceled")

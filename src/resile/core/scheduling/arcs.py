@@ -23,22 +23,40 @@ _REVISITED = (COMPLETED, FAILED, SKIPPED)
 
 
 def settle_or_revisit(reaction: Reaction, job: Job, status: Status, data: dict[str, Any], because: int = 0) -> None:
-    """End a job for this visit, and begin the next visit if an arc was taken to it while it ran."""
-    settle_and_inform(reaction, job, status, data, because)
+    """End a job for this visit, and begin the next visit if an arc was taken to it while it ran.
+
+    A visit that passes does not hide that an earlier one failed; in the first edition the last visit decided.
+    """
     state = reaction.state
+    if status is FAILED and not job.tolerated and state.workflow.edition > 1:
+        job.failed_visit = job.failed_visit or data.get("message") or "failed"
+    elif job.failed_visit and status in _REVISITED:
+        message = f"an earlier visit failed: {job.failed_visit}"
+        job.accepted, status, data = "", FAILED, failure_data(state.step_of(job), message)
+    settle_and_inform(reaction, job, status, data, because)
     if not job.tokens or state.is_end(job) or state.is_stopping(job):
         return
     if job.status not in _REVISITED:
         job.tokens = 0
     elif spend(reaction, job, 1, "next", "goto"):
-        reopen(state, job)
+        _reopen_for_visit(state, job)
         reaction.wake(job, job.last_event_seq)
+
+
+def _reopen_for_visit(state: State, job: Job) -> None:
+    """Reopen a job for another visit, which knows that an earlier one failed."""
+    failed_visit = job.failed_visit
+    reopen(state, job)
+    job.failed_visit = failed_visit
 
 
 def fail(reaction: Reaction, job: Job, message: str, **more: Any) -> None:
     """Make a failure final: the path leads to `end`, and a critical step stops its siblings."""
     keep_first_failure(reaction, job, message)
     step = reaction.state.step_of(job)
+    if step.critical and reaction.state.workflow.edition > 1:
+        # It stops its own further visits as well.
+        job.tokens = 0
     settle_or_revisit(reaction, job, FAILED, failure_data(step, message) | more)
     if step.critical:
         stop_siblings(reaction, job)
@@ -97,7 +115,7 @@ def take_arcs(
             return False
         because = reaction.note_route(job, "next", "goto", name, "next")
         if again:
-            reopen(state, target)
+            _reopen_for_visit(state, target)
             wake_or_join(reaction, target, because)
         elif number != plan.end and target.status not in TERMINAL:
             target.tokens += 1

@@ -192,7 +192,7 @@ def reopen(state: State, job: Job) -> None:
         state.parked -= 1
     mark_idle(state, job)
     set_status(job, BLOCKED)
-    job.waits_for = job.visit = job.accepted = job.attempt_state = ""
+    job.waits_for = job.visit = job.accepted = job.attempt_state = job.failed_visit = ""
     job.stale = False
     job.cause = job.exit_code = job.error = None
     state.set_ended(job, 0.0)
