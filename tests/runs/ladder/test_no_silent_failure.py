@@ -33,8 +33,9 @@ def _with_commands(part: Any, name: str = "") -> Any:
         return part
     name = part.get("id", name)
     command = "exit 1" if name in _BROKEN else ":"
+    commands = {"shell": command, "validate": command, "recovery_script": command, "python": "raise ValueError"}
     return {
-        key: command if value == "x" and key in ("shell", "recovery_script") else _with_commands(value, key)
+        key: commands[key] if value == "x" and key in commands else _with_commands(value, key)
         for key, value in part.items()
     }
 

@@ -276,7 +276,6 @@ def test_a_command_of_several_lines_that_lists_items_stops_at_the_first_that_fai
     assert (ran.order, ran.status["m"]) == (order, "failed" if code else "completed")
 
 
-
 @pytest.mark.parametrize("action", ["noop: true", "write_file: {path: made, content: x}", "ir: {script: return 1}"])
 def test_a_file_that_a_step_promised_must_exist_whatever_the_step_does(flows: Flows, action: str) -> None:
     """A step that runs inside the engine keeps its promise as a program does, or fails."""
@@ -294,7 +293,6 @@ def test_a_step_without_output_captures_nothing(flows: Flows, action: str) -> No
     assert flows.refused(f"steps: [{{id: a, {action}, capture: x}}]") == [
         f"`capture` has no meaning for `{word}`, which prints nothing"
     ]
-
 
 
 @pytest.mark.parametrize(
@@ -315,7 +313,6 @@ def test_a_handler_of_which_nothing_ran_recovers_nothing(
         f"steps:\n- {{id: a, shell: ./step a 9, on_failure: {on_failure}}}\n- {{id: b, shell: ./step b}}\n", code
     )
     assert (ran.order, ran.status["a"]) == (order, "failed" if code else "recovered")
-
 
 
 REVISITED = """steps:
