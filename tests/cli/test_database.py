@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 from pathlib import Path
 
 import apsw
@@ -241,3 +242,37 @@ def test_a_database_that_is_lost_while_a_run_goes_on(program: Program, how: str)
     (program.folder / "away").rename(database(program))
     assert program.json("resume", "1")["status"] == "completed"
     assert effects(program) == ["first", "wait", "last"]
+
+
+def change_log(program: Program, sql: str) -> None:
+    """Change the log of a run by hand, and take the snapshot away that a resume would start from."""
+    db = apsw.Connection(str(database(program)))
+    db.execute(f"DELETE FROM snapshots; {sql}")
+    db.close()
+
+
+@pytest.mark.parametrize("words", [("status", "1"), ("resume", "1"), ("rerun", "1")], ids=" ".join)
+def test_an_event_that_is_missing(small: Program, words: tuple[str, ...]) -> None:
+    """A log with a hole is damaged: what follows it is not believed, and nothing runs again."""
+    change_log(small, "DELETE FROM log WHERE place = (SELECT place FROM log ORDER BY place LIMIT 1 OFFSET 1)")
+    done = small.call(*words, code=2)
+    first, second = done.stderr.splitlines()
+    assert first.startswith("resile: error: the log of run 1 is damaged: events ")
+    assert first.endswith(" are missing")
+    assert second == "  hint: `resile db check` says which runs are whole; put a backup of the database in its place"
+
+
+def test_a_fault_of_the_core_is_not_called_damage(small: Program) -> None:
+    """A log that is whole and can't be folded is an unexpected error (exit 70), and the database is not blamed."""
+    change_log(small, "")
+    fault = "import sys\nfrom resile.core import react\n"
+    fault += "react.HANDLERS[react.events.AttemptEnded] = lambda *_: {}['fault']\n"
+    small.argv = [sys.executable, "-c", f"{fault}from resile.cli.main import main\nsys.exit(main())"]
+    done = small.call("resume", "1", code=70)
+    assert done.stderr.splitlines() == [
+        "resile: error: KeyError: 'fault'",
+        "  hint: RESILE_TRACEBACK=1 shows the traceback",
+    ]
+    small.env["RESILE_TRACEBACK"] = "1"
+    done = small.call("resume", "1", code=70)
+    assert "while replaying the log of run 1; its database has no damage" in done.stderr

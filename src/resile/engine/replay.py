@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from resile.core.events import Event
 from resile.core.react import fold
 from resile.core.state import FORMAT, ROOT, State, decode, new_state
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.status import CANCELED, COMPLETED, DISABLED, FAILED, PENDING_FAILED, SKIPPED, TERMINATED
 from resile.model.workflow import Workflow
-from resile.store.contract import JobRow, RunRow, Store
+from resile.store.contract import Entry, JobRow, RunRow, Store
 from resile.store.errors import StoreDamaged
 
 ITEMS_LISTED_MAX = 1_000
@@ -27,21 +29,55 @@ _COUNTED = {
 
 
 def fold_log(store: Store, row: RunRow) -> State:
-    """Fold the log of a run into its state."""
+    """Fold the log of a run into its state; an error of the core passes unless the database shows damage."""
+    seq = 0
     try:
         workflow = codec.decode(store.definition(row.definition))
         snapshot = store.latest_snapshot(row.id)
         if snapshot is None or snapshot.format != FORMAT:
-            return fold(new_state(workflow), (entry.event for entry in store.entries(row.id)))
-        state = decode(snapshot.state, workflow)
-        return fold(state, (entry.event for entry in store.entries(row.id, snapshot.seq)))
+            state = new_state(workflow)
+        else:
+            state, seq = decode(snapshot.state, workflow), snapshot.seq
     except ResileError:
         raise
     except Exception as error:
-        # The engine folded each of these events before it stored them.
-        problem = f"the log of run {row.id} is damaged: {type(error).__name__}: {error}"
-        hint = "`resile db check` says which runs are whole; put a backup of the database in its place"
-        raise StoreDamaged("store-damaged", problem, hint=hint) from error
+        raise _damaged(row, f"{type(error).__name__}: {error}") from error
+    try:
+        return fold(state, _whole_events(store.entries(row.id, seq), row, seq))
+    except ResileError:
+        raise
+    except Exception as error:
+        # The engine folded each of these events before it stored them: one was changed, or the core is wrong.
+        found = store.find_damage()
+        if not found:
+            error.add_note(f"while replaying the log of run {row.id}; its database has no damage")
+            raise
+        raise _damaged(row, found[0]) from error
+
+
+def _whole_events(entries: Iterable[Entry], row: RunRow, seq: int) -> Iterator[Event]:
+    """The events behind a number; raises StoreDamaged where one is missing, before what follows it is believed."""
+    for entry in entries:
+        if entry.seq > seq + 1:
+            raise _damaged(row, missing(seq + 1, entry.seq))
+        seq = last_seq(entry)
+        yield entry.event
+
+
+def _damaged(row: RunRow, what: str) -> StoreDamaged:
+    """The error for a run whose log can't be read."""
+    hint = "`resile db check` says which runs are whole; put a backup of the database in its place"
+    return StoreDamaged("store-damaged", f"the log of run {row.id} is damaged: {what}", hint=hint)
+
+
+def missing(first: int, after: int) -> str:
+    """The words for the events that are missing before one of them."""
+    return f"events {first} to {after - 1} are missing"
+
+
+def last_seq(entry: Entry) -> int:
+    """The last number in the log that belongs to an entry."""
+    return entry.seq + max(1, len(entry.notes)) - 1
 
 
 def current_workflow(store: Store, row: RunRow) -> Workflow:

@@ -18,7 +18,7 @@ from resile.core.react import fold
 from resile.core.state import State, new_state
 from resile.engine.journal import job_row
 from resile.engine.paths import epoch_folder
-from resile.engine.replay import fold_log, row_of
+from resile.engine.replay import fold_log, last_seq, missing, row_of
 from resile.errors import ResileError
 from resile.executors.contract import OutputLost, Stream
 from resile.executors.output import open_output
@@ -72,11 +72,11 @@ def _problems_of(store: Store, row: RunRow) -> Iterator[str]:
 
 def _gaps(entries: list[Entry]) -> Iterator[str]:
     """The events that are missing between others."""
-    expected = 1
+    known = 0
     for entry in entries:
-        if entry.seq > expected:
-            yield f"events {expected} to {entry.seq - 1} are missing"
-        expected = entry.seq + max(1, len(entry.notes))
+        if entry.seq > known + 1:
+            yield missing(known + 1, entry.seq)
+        known = last_seq(entry)
 
 
 def _differences(store: Store, row: RunRow, state: State) -> Iterator[str]:
