@@ -17,7 +17,7 @@ from queue import SimpleQueue
 
 from tests.cluster import installed
 from tests.mutate.copies import ROOT, Copy
-from tests.mutate.mutants import Mutant, mutants_of, mutate
+from tests.mutate.mutants import Mutant, is_degree, mutants_of, mutate
 from tests.mutate.suites import PACKAGE, RECORDS, SUITES, folder_of, tests_for
 
 
@@ -89,6 +89,11 @@ def main() -> int:
                 print(diff_of(mutant), flush=True)
     killed = tested - len(survivors)
     print(f"{killed} of {tested} mutants were noticed: {100 * killed // max(tested, 1)} %")
+    texts = ((mutant, (ROOT / mutant.path).read_text()) for mutant in survivors)
+    degrees = sum(is_degree(text, mutate(text, mutant) or text) for mutant, text in texts)
+    print(
+        f"{degrees} of the {len(survivors)} others only change a wait or a size"
+    )
     return 0
 
 

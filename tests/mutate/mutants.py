@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,9 @@ KEPT = (
     "core/ReplaceComparisonOperator_NotIn_In",
     *(f"core/ReplaceBinaryOperator_{change}" for change in ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Mod_Mul")),
 )
+
+# A constant of a module that says how long something waits, or how much it takes at once.
+DEGREE = re.compile(r"_?[A-Z_]*(SECONDS|BYTES)[A-Z_]* = ")
 
 
 class Mutant(NamedTuple):
@@ -87,6 +91,12 @@ def mutate(code: str, mutant: Mutant) -> str | None:
     # cosmic-ray takes the `*` of keyword-only parameters for a product.
     is_signature = any(line.strip() == "/," for line in changed.splitlines())
     return None if is_signature and not any(line.strip() == "/," for line in code.splitlines()) else changed
+
+
+def is_degree(code: str, changed: str) -> bool:
+    """Whether a change only makes a wait or a size a little different, which is a mistake only where it is promised."""
+    lines = [pair for pair in zip(code.splitlines(), changed.splitlines(), strict=False) if pair[0] != pair[1]]
+    return len(lines) == 1 and DEGREE.match(lines[0][0]) is not None
 
 
 def _is_the_same(code: str, changed: str) -> bool:
