@@ -164,6 +164,18 @@ def test_a_call_that_takes_too_long_is_ended(place: Place, workers: Any) -> None
     assert next(note for note in place.notes(run) if note[0] == "attempt_started") == ("attempt_started", "slow")
 
 
+def test_a_command_beside_calls_is_ended(place: Place) -> None:
+    """The kill of a handler that runs out of time reaches its command, not the workers of functions."""
+    path = place.folder / "handled"
+    handler = {"shell": f"sleep 8; echo > '{path}'", "timeout": "200ms"}
+    with Workflow("t") as flow:
+        f.add(1, 2)
+        flow.shell("exit 3", on_failure=handler)
+    run = place.run(flow)
+    assert (run.status, path.exists()) == ("failed", False)
+    assert place.failures(run)["shell"].exit_code == 3
+
+
 def test_park_and_critical(place: Place) -> None:
     """`park` holds a failed step, and a failed `critical` one cancels what has not begun."""
     with Workflow("t") as flow:

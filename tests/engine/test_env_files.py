@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from resile.engine.env_files import load_env_files
+from resile.engine.env_files import CREDENTIALS, add_credentials, load_env_files
 from resile.errors import ResileError
-from resile.model.workflow import Noop, Step, Workflow
+from resile.model.workflow import Child, Noop, Secret, Step, Workflow
 
 
 def workflow(folder: Path, *files: str) -> Workflow:
@@ -38,3 +39,23 @@ def test_a_file_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ResileError) as problem:
         load_env_files(workflow(tmp_path, "none"))
     assert problem.value.message == "env file 'none': No such file or directory"
+
+
+def test_variables_of_a_workflow_inside_another_give_way_to_the_outer_ones(tmp_path: Path) -> None:
+    """The files of both are read; a name that both have is the outermost's."""
+    (tmp_path / "a").write_text("A=outer\n")
+    (tmp_path / "b").write_text("A=inner\nB=inner\n")
+    child = Step(name="sub", action=Child("c.yaml", workflow(tmp_path, "b")))
+    assert load_env_files(replace(workflow(tmp_path, "a"), steps=(child,))) == {"A": "outer", "B": "inner"}
+
+
+def test_a_file_of_credentials_gives_the_secrets_that_a_workflow_names(tmp_path: Path) -> None:
+    """Each by entry and field; what is set already stays, and the name of the file goes no further."""
+    file = tmp_path / "credentials.yaml"
+    file.write_text("hub: {token: t1, user: u1, spare: s1}\n")
+    secrets = {"hub.token": Secret(env="TOKEN"), "hub.user": Secret(env="USER"), "hub.none": Secret(env="NONE")}
+    secrets |= {"other.token": Secret(env="OTHER"), "hub.spare": Secret(file="s")}
+    made = replace(workflow(tmp_path), secrets=secrets)
+    env = {"A": "1", "USER": "mine"}
+    assert add_credentials(made, {**env, CREDENTIALS: str(file)}) == {**env, "TOKEN": "t1"}
+    assert add_credentials(made, {**env, CREDENTIALS: ""}) == add_credentials(made, env) == env

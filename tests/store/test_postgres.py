@@ -103,6 +103,16 @@ def test_reading_makes_no_schema(url: str) -> None:
     reader.close()
 
 
+def test_a_database_of_another_encoding_is_refused_by_its_name(url: str) -> None:
+    """It could not keep every text."""
+    asked(url, "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(StoreError) as refused:
+        open_store(url.replace("/postgres?", "/latin?"))
+    assert refused.value.code == "store-encoding"
+    assert refused.value.message.endswith(" has the encoding LATIN1, not UTF8")
+    assert refused.value.hint == "make the database with ENCODING 'UTF8'"
+
+
 def test_a_schema_of_another_program_is_refused(url: str) -> None:
     """Nothing is added to it."""
     schema = parse(url).schema

@@ -42,6 +42,8 @@ def test_a_failed_child_fails_its_step_and_the_ladder_answers() -> None:
     world = Items(flow(sub), item=bad).until_end()
     assert world.runs == ["sub", "sub/one", "sub/end", "sub", "sub/one", "sub/two", "sub/end", "end"]
     assert world.ended == "completed"
+    # Nothing is left of the first visit for a rerun to go on with.
+    assert (world.state.jobs[1].child_scope, world.state.jobs[1].again) == (0, 0)
     assert [note.data["message"] for note in world.notes if note.type == "attempt_failed" and note.step == "sub"] == [
         "one failed: exit code 4"
     ]

@@ -133,7 +133,10 @@ def test_an_item_that_is_retried_in_vain_is_kept_with_its_whole_history() -> Non
     policy = {"on_item_failure": "retry", "attempts_max": 3}
     world = Items(flow(fan(**policy)), total=1, item=lambda name, *_: failed(7) if name == "work" else OK).until_end()
     assert [entry.number for entry in world.letters["map[0]"].item.history] == [1, 2, 3]
-    assert world.ended == "completed"
+    # Without a backoff it begins again at once.
+    retries = [note.data for note in world.notes if note.type == "retry_scheduled"]
+    assert [(data["delay_seconds"], data["next_attempt"]) for data in retries] == [(0.0, 2), (0.0, 3)]
+    assert (world.set, world.ended) == (0, "completed")
 
 
 def test_fail_lets_all_items_finish_and_then_fails_the_step() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from resile.core.actions import KillAttempt, SetTimer, StartAttempt
 from resile.core.events import AttemptEnded, AttemptStarted, Judged, RouteAnswered, RunResumed, TimerFired
 from resile.model.failure import Outcome
@@ -351,6 +353,14 @@ def test_a_parked_failure_may_be_judged() -> None:
         assert (world.executed, world.ended) == (executed, ended)
         note = next(note for note in world.notes if note.type == "step_judged")
         assert (note.data["verdict"], note.data["by"], note.data["reason"]) == (verdict, "me", "because")
+
+
+@pytest.mark.parametrize(("reason", "message"), [("because", "because"), ("", "judged a failure")])
+def test_a_failure_that_is_judged_one_says_why(reason: str, message: str) -> None:
+    """The judge's reason is the message of the step, where there is one."""
+    world = World(flow(step("a", rules=(PARK,))), failing(a=1)).run()
+    world.feed(Judged(9.0, 1, "fail", "me", reason))
+    assert [note.data["message"] for note in world.notes if note.type == "step_failed"] == [message]
 
 
 def test_resources_escalate_up_to_their_ceiling() -> None:
