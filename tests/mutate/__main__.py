@@ -91,9 +91,7 @@ def main() -> int:
     print(f"{killed} of {tested} mutants were noticed: {100 * killed // max(tested, 1)} %")
     texts = ((mutant, (ROOT / mutant.path).read_text()) for mutant in survivors)
     degrees = sum(is_degree(text, mutate(text, mutant) or text) for mutant, text in texts)
-    print(
-        f"{degrees} of the {len(survivors)} others only change a wait or a size"
-    )
+    print(f"{degrees} of the {len(survivors)} others only change a wait or a size")
     return 0
 
 

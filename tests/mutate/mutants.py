@@ -89,8 +89,7 @@ def mutate(code: str, mutant: Mutant) -> str | None:
     if code.count("gc=False") != changed.count("gc=False"):
         return None
     # cosmic-ray takes the `*` of keyword-only parameters for a product.
-    is_signature = any(line.strip() == "/," for line in changed.splitlines())
-    return None if is_signature and not any(line.strip() == "/," for line in code.splitlines()) else changed
+    return None if _positional_only_count(changed) > _positional_only_count(code) else changed
 
 
 def is_degree(code: str, changed: str) -> bool:
@@ -105,6 +104,10 @@ def _is_the_same(code: str, changed: str) -> bool:
         return _what_runs(code) == _what_runs(changed)
     except SyntaxError:
         return True
+
+
+def _positional_only_count(code: str) -> int:
+    return sum(len(node.posonlyargs) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.arguments))
 
 
 def _what_runs(code: str) -> str:
