@@ -83,7 +83,8 @@ def _slurm(settings: ExecutorSettings, shape: Shape, run: int, label: str, numbe
 
 
 def _pbs(settings: ExecutorSettings, shape: Shape, _run: int, _label: str, _numbers: Iterator[int]) -> Any:
-    """Blocks that PBS starts."""
+    """Blocks that PBS starts; in one of several nodes mpiexec does so on each."""
+    from parsl.launchers import MpiExecLauncher, SingleNodeLauncher
     from parsl.providers import PBSProProvider
 
     return PBSProProvider(
@@ -95,11 +96,12 @@ def _pbs(settings: ExecutorSettings, shape: Shape, _run: int, _label: str, _numb
         max_blocks=settings.blocks_max,
         walltime=_walltime(shape.walltime_seconds or settings.walltime_seconds),
         worker_init=settings.worker_init,
+        launcher=MpiExecLauncher() if settings.nodes_per_block > 1 else SingleNodeLauncher(),
     )
 
 
 def _lsf(settings: ExecutorSettings, shape: Shape, _run: int, _label: str, _numbers: Iterator[int]) -> Any:
-    """Blocks that LSF starts."""
+    """Blocks that LSF starts: whole nodes, for whole minutes."""
     from parsl.providers import LSFProvider
 
     return LSFProvider(
@@ -108,7 +110,7 @@ def _lsf(settings: ExecutorSettings, shape: Shape, _run: int, _label: str, _numb
         nodes_per_block=settings.nodes_per_block,
         init_blocks=0,
         max_blocks=settings.blocks_max,
-        walltime=_walltime(shape.walltime_seconds or settings.walltime_seconds)[:-3],
+        walltime=_walltime(60 * math.ceil((shape.walltime_seconds or settings.walltime_seconds) / 60)),
         worker_init=settings.worker_init,
         request_by_nodes=True,
     )

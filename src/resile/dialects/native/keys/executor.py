@@ -16,6 +16,11 @@ from resile.model.executor import ExecutorSettings, Provider
 PROVIDERS: tuple[str, ...] = get_args(Provider)
 COUNT_MAX = 100_000
 _CLOCK = re.compile(r"(?:(\d{1,3})-)?(\d{1,4}):([0-5]\d):([0-5]\d)")
+_REFUSED = {
+    "flux": "Parsl has no provider for Flux, only an executor that runs its own workers and has no blocks",
+    "kubernetes": "Parsl's pods need an image and volumes that no key describes, and share no disk with the engine",
+}
+_INSTEAD = f"{', '.join(PROVIDERS)}; inside a Flux allocation or a pod `local` uses what is there"
 _SBATCH_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,@+-]{0,127}")
 
 
@@ -35,11 +40,21 @@ def _word(reading: Reading, node: Node) -> Any:
     return read.wrong(reading, node, "a name of letters, digits and . _ - , @ +")
 
 
+def _provider(reading: Reading, node: Node) -> Any:
+    """A batch system; those that Parsl can't start blocks on in this way are refused with the reason."""
+    if isinstance(node, Scalar) and node.text in _REFUSED:
+        reading.report.error("value", f"`provider` can't be `{node.text}`: {_REFUSED[node.text]}", node, hint=_INSTEAD)
+        return INVALID
+    return read.choice(*PROVIDERS)(reading, node)
+
+
 _count = read.integer(1, COUNT_MAX)
 EXECUTOR = table(
     "executor", "Where attempts run, if not on this machine: blocks of nodes, which Parsl starts.",
     read.one_of("kind", "What starts the blocks.", "parsl"),
-    read.one_of("provider", "The batch system, or `local`: blocks on this machine.", *PROVIDERS),
+    Key("provider", ", ".join(PROVIDERS),
+        "The batch system, or `local`: blocks on this machine, for which `account`, `partition`, `qos`, `walltime` and"
+        " `grace` say nothing.", _provider, "", PROVIDERS),
     Key("account", "name", "The account that pays for the blocks.", _word),
     Key("partition", "name", "The partition, or queue, that blocks ask for.", _word),
     Key("qos", "name", "The quality of service that blocks ask for.", _word),
@@ -82,6 +97,8 @@ def read_executor(reading: Reading, node: Node) -> Any:
         reading.report.error("value", "`blocks_min` is more than `blocks_max`", where)
         return INVALID
     settings = ExecutorSettings(**fields)
+    if not _is_possible(reading, node, settings):
+        return INVALID
     if "grace_seconds" not in fields:
         return replace(settings, grace_seconds=min(settings.grace_seconds, settings.walltime_seconds / 4))
     if settings.grace_seconds >= settings.walltime_seconds:
@@ -89,3 +106,18 @@ def read_executor(reading: Reading, node: Node) -> Any:
         reading.report.error("value", "`grace` is not less than `walltime`", where, hint="such as a tenth of it")
         return INVALID
     return settings
+
+
+def _is_possible(reading: Reading, node: Mapping, settings: ExecutorSettings) -> bool:
+    """Can the batch system be asked for all this? If not, say so."""
+    provider = settings.provider
+    if settings.nodes_per_block > 1 and provider in ("local", "lsf"):
+        where = node.entries["nodes_per_block"][1]
+        message = f"a block of `{provider}` has one node"
+        reading.report.error("value", message, where, hint="leave `nodes_per_block` out, and raise `blocks_max`")
+        return False
+    if settings.qos and provider in ("pbs", "lsf"):
+        message, hint = f"`{provider}` knows no `qos`", "choose a queue with `partition`"
+        reading.report.error("value", message, node.entries["qos"][1], hint=hint)
+        return False
+    return True

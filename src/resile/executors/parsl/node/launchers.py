@@ -187,7 +187,10 @@ class NodeLauncher:
             system_calls.unlink_socket(os.fsencode(self.folder))
 
 
-_OF_THE_NODE = (b"SLURM_", b"SLURMD_", b"TMPDIR=", b"CUDA_VISIBLE_DEVICES=", b"HOSTNAME=")
+_OF_THE_NODE = (
+    *(b"SLURM_", b"SLURMD_", b"PBS_", b"LSB_"),
+    *(b"TMPDIR=", b"CUDA_VISIBLE_DEVICES=", b"HOSTNAME="),
+)
 
 
 def _is_of_the_node(name: str) -> bool:
