@@ -198,10 +198,14 @@ def encode_environment(env: Mapping[str, str], own: Mapping[str, str]) -> dict[b
     return {**encoded, **FixedEnvironment(own).encoded}
 
 
+def has_own_surroundings(workflow: Workflow) -> bool:
+    """Does a workflow, or one inside it, add secrets or files of variables to the environment of its steps?"""
+    return any(one.secrets or one.env_files for one in workflows_within(workflow))
+
+
 def surroundings_of(workflow: Workflow, env: Mapping[str, str]) -> tuple[Mapping[str, str], dict[str, str], Hidden]:
     """The environment of a run's steps, its secrets, and the texts to redact."""
-    adds = any(one.secrets or one.env_files for one in workflows_within(workflow))
-    if isinstance(env, FixedEnvironment) and not adds:
+    if isinstance(env, FixedEnvironment) and not has_own_surroundings(workflow):
         return env.plain, {}, env.plain.hidden
     own = environment_of(workflow, env)
     secrets = load_secrets(workflow, own)

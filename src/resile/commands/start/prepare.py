@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from resile.commands.load import Loaded, load, shown_secrets
-from resile.engine.env_files import environment_of
+from resile.engine.env_files import CREDENTIALS, environment_of
 from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits
 from resile.engine.run_executor import calls_functions
-from resile.engine.secrets import load_secrets, refuse_secret_inputs, values_to_hide
+from resile.engine.secrets import has_own_surroundings, load_secrets, refuse_secret_inputs, values_to_hide
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.nested import steps_with_inner_steps, steps_with_inner_workflows
@@ -71,9 +71,10 @@ def prepare_loaded(
         inputs = add_checkout(workflow, inputs, call.directory or os.getcwd(), call.base)
     capacity = capacity_for(workflow, call.limits)
     _refuse_items(workflow, call.directory or os.getcwd())
-    secrets = _secrets_of(workflow)
-    refuse_secret_inputs(inputs, secrets)
-    refuse_secret_inputs(call.labels, secrets, "label")
+    if inputs or call.labels or CREDENTIALS in os.environ or has_own_surroundings(workflow):
+        secrets = _secrets_of(workflow)
+        refuse_secret_inputs(inputs, secrets)
+        refuse_secret_inputs(call.labels, secrets, "label")
     return loaded, inputs, capacity
 
 

@@ -194,11 +194,11 @@ class Hub:
 
     def waiting_count(self) -> int:
         """How many attempts wait for a slot."""
-        return sum(len(view.ready) for view in self.views.values())
+        return sum([len(view.ready) for view in self.views.values()])
 
     def running_count(self) -> int:
         """How many attempts are in places."""
-        return sum(len(view.placed) for view in self.views.values())
+        return sum([len(view.placed) for view in self.views.values()])
 
 
 def _suits(place: Place, launch: Launch) -> bool:
