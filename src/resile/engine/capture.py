@@ -23,6 +23,8 @@ ALWAYS_THERE = ("text", "lines", "stderr", "exit_code", "combined", "success", "
 """Forms that never fail; the others could fail a step a second time."""
 _TRUE = frozenset({"true", "yes", "1"})
 _FALSE = frozenset({"false", "no", "0", ""})
+# What the decoder raises for a text that is no JSON, has bytes that are no text, or has too many levels.
+_NO_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 class CaptureRefused(Exception):
@@ -74,7 +76,7 @@ def parse_result(text: str) -> Any:
     for part in (text, text.rpartition("\n")[2]):
         try:
             return msgspec.json.decode(part)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        except _NO_JSON:
             continue
     return text
 
@@ -117,7 +119,7 @@ def _json(name: str, data: bytes) -> Any:
     """Parse JSON; raw line breaks inside strings are accepted, because shells write them."""
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _NO_JSON as error:
         import json
 
         try:
@@ -154,13 +156,14 @@ def excess_spending(output: OutputReader, log: LogRange, action: Agent) -> str:
         return ""
     try:
         report = msgspec.json.decode(output.read_output(log, "out", 0, VALUE_BYTES_MAX))
-    except msgspec.DecodeError:
+    except _NO_JSON:
         return ""
     if not isinstance(report, dict):
         return ""
     cost = report.get("total_cost_usd", report.get("cost_usd", 0))
-    usage = report.get("usage") or {}
-    tokens = sum(count for name, count in usage.items() if name.endswith("tokens") and isinstance(count, int))
+    usage = report.get("usage")
+    counts = usage.items() if isinstance(usage, dict) else ()
+    tokens = sum(count for name, count in counts if name.endswith("tokens") and isinstance(count, int))
     if action.cost_max and isinstance(cost, int | float) and cost > action.cost_max:
         return f"the agent reports a cost of {cost}, its limit is {action.cost_max:g}"
     if action.tokens_max and tokens > action.tokens_max:
@@ -177,7 +180,7 @@ def verdict_of(output: OutputReader, log: LogRange, values: dict[str, Any]) -> s
         if text.startswith(b"{"):
             try:
                 value = msgspec.json.decode(text)
-            except msgspec.DecodeError:
+            except _NO_JSON:
                 continue
             if isinstance(value, dict) and "workflow_status" in value:
                 return str(value["workflow_status"])

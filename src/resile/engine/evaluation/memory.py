@@ -83,7 +83,7 @@ class Memories:
                 return msgspec.json.decode(opened.read(VALUE_BYTES_MAX + 1), type=dict[str, dict[str, Any]])
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no JSON of namespaces and keys"
             raise ValueRefused(f"the memory file {file.path!r} can't be read: {reason}") from error
 
