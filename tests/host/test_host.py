@@ -7,10 +7,14 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import closing
 
 import pytest
 
-from resile.engine.host.host import LEASE_SECONDS, RENEW_SECONDS
+from resile.engine.host import host as host_module
+from resile.engine.host.host import LEASE_SECONDS, RENEW_SECONDS, Host
+from resile.store.lease import boot_seconds
+from resile.store.open import open_store
 from tests.executors.local.driver import wait_for
 
 from .harness import RESILE, ROOT, TAKE_OVER_SECONDS_MAX, Hosts
@@ -348,6 +352,28 @@ steps:
     assert list(hosts.store.letters(run)) == []
     hosts.wait_until_released(run)
     assert [path.name for path in (hosts.folder / "output").rglob("items/redrive*")] == []
+
+
+def test_a_run_that_goes_on_keeps_its_lease(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host renews the leases of the runs that it drives, though nothing happens in them."""
+    monkeypatch.setattr(host_module, "RENEW_SECONDS", 0.05)
+    (run,) = hosts.submit(GATED)
+    with closing(open_store(hosts.database)) as store:
+        host = Host(store, str(hosts.folder / "output"), slots=1)
+        host.start()
+        hosts.wait_for_effects(lambda lines: len(lines) == 1)
+
+        def expiry() -> float:
+            lease = hosts.store.lease(run, boot_seconds())
+            assert lease is not None
+            return lease.expires_boot_seconds
+
+        first = expiry()
+        wait_for(lambda: expiry() > first)
+        (hosts.folder / "gate").touch()
+        hosts.wait(run)
+        host.stop()
+        wait_for(lambda: host.wait(0.1))
 
 
 def test_a_lease_lasts_as_long_as_the_guide_says() -> None:
