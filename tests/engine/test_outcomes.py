@@ -206,6 +206,17 @@ def test_a_verdict_that_is_none_fails_end(tmp_path: Path) -> None:
     assert event.outcome.failure.message == "workflow_status is 'fine', not completed or failed"
 
 
+def test_declared_files_are_looked_for_where_the_step_ran(tmp_path: Path) -> None:
+    """One that is missing fails the step, and so does a name that can't be rendered."""
+    (tmp_path / "there").write_text("")
+    assert parts_of(tmp_path, RUN, outputs=("there",)).end().failure is None
+    failure = parts_of(tmp_path, RUN, outputs=("there", "gone")).failure()
+    expected = ("contract", "declared output file 'gone' is missing", "contract: output file missing")
+    assert (failure.kind, failure.message, failure.signature) == expected
+    failure = parts_of(tmp_path, RUN, outputs=("${inputs.gone}",)).failure()
+    assert (failure.kind, failure.signature) == ("contract", "contract: value refused")
+
+
 def test_no_secret_leaves_an_attempt(tmp_path: Path) -> None:
     """Captured values, messages, tails and rows have stars in its place."""
     parts = parts_of(tmp_path, RUN, ("hunter2",), capture=(Capture("said"),))

@@ -12,7 +12,8 @@ from resile.engine.neighbours.lease_keeper import LEASE_SECONDS
 from resile.engine.session import take
 from resile.executors.contract import Launch, Started
 from resile.model.failure import LogRange
-from resile.model.workflow import Resources, Shell, Step
+from resile.model.rules import Backoff
+from resile.model.workflow import Resources, Rule, Shell, Step
 from resile.store.contract import Lease
 from resile.store.errors import LeaseHeld
 from tests.core.world import flow
@@ -134,3 +135,41 @@ def test_an_engine_that_stood_still_for_longer_than_its_lease_loses_the_run(tmp_
     assert held is not None
     assert held.token == executor.taken.token
     assert "attempt_started" not in simulation.events
+
+
+class FirstFails(SimulatedExecutor):
+    """An executor of which the first attempt of each job fails, and the others pass."""
+
+    def end(self, job: int, attempt: int, status: int = 0, reason: str = "") -> None:
+        """Exit with 1 the first time."""
+        super().end(job, attempt, status or (1 << 8 if attempt == 1 else 0), reason)
+
+
+def retrying(name: str, seconds: float) -> Step:
+    """A step that is tried again after so many seconds."""
+    return shell(name, rules=(Rule(then="retry", text="retry", wait=Backoff("fixed", seconds)),))
+
+
+def test_a_retry_waits_until_its_time_has_come(tmp_path: Path) -> None:
+    """Each failed step begins again after its own backoff, the one with the shorter first."""
+    executor = FirstFails(HandClock())
+    simulation = Simulation(flow(retrying("a", 500.0), retrying("b", 100.0)), str(tmp_path), executor)
+    assert simulation.drive() == "completed"
+    attempts = [(row.job, row.attempt, row.started_at) for row in simulation.store.attempts(simulation.row.id)]
+    again = [(1, 2, START + 501.0), (2, 2, START + 101.0)]
+    assert sorted(row for row in attempts if row[0] < 3) == sorted([(1, 1, START), (2, 1, START), *again])
+
+
+def test_an_interrupt_ends_the_wait_for_a_retry(tmp_path: Path) -> None:
+    """Nothing runs, so the engine stops at once; the retry is the next engine's."""
+    executor = FirstFails(HandClock())
+    simulation = Simulation(flow(retrying("a", 500.0)), str(tmp_path), executor)
+
+    def interrupt() -> None:
+        """Press Ctrl-C."""
+        assert simulation.engine is not None
+        simulation.engine.interrupt(lambda: None)
+
+    executor.clock.plan(50.0, interrupt)
+    assert simulation.drive() == "interrupted"
+    assert (executor.calls, executor.clock.now()) == ([("start", 1, 1), ("drain", 0, 0)], START + 50.0)
