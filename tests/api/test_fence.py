@@ -66,6 +66,7 @@ def test_a_stopped_worker_of_a_former_engine_is_given_up(
     tmp_path: Path, workers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call of a worker that is stopped with its engine is lost; a stopped worker is killed, an engine is not."""
+    assert pool.SILENT_SECONDS_MAX <= 60.0
     monkeypatch.setattr(pool, "SILENT_SECONDS_MAX", 0.5)
     engine = subprocess.Popen([sys.executable, "-c", ENGINE, str(tmp_path), workers], stdout=subprocess.PIPE)
     assert engine.stdout is not None
@@ -109,6 +110,7 @@ def test_a_frozen_worker_of_a_former_engine_is_given_up(
     tmp_path: Path, freezer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call of a worker in a paused container is lost, and the worker is killed."""
+    assert pool.SILENT_SECONDS_MAX <= 60.0
     monkeypatch.setattr(pool, "SILENT_SECONDS_MAX", 0.5)
     engine = subprocess.Popen([sys.executable, "-c", ENGINE, str(tmp_path), "processes"], stdout=subprocess.PIPE)
     assert engine.stdout is not None

@@ -1,4 +1,4 @@
-"""No room for what steps print: what ran is never run again for it, and the run goes on once there is room."""
+"""No room for what steps print, or for the database: what ran never runs again for it; a resume goes on with room."""
 
 from __future__ import annotations
 
@@ -68,3 +68,18 @@ def test_a_full_disk_stops_the_run_when_nothing_can_start_and_a_resume_finishes_
     code, document = place.call("resume", "1")
     assert (code, document["status"], document["routes"]) == (0, "completed", [])
     assert place.text("effects").split() == ["a", *(f"s{number}" for number in range(60))]
+
+
+def test_a_full_disk_under_the_database_stops_the_run_and_a_resume_finishes_it(place: Place, small: Path) -> None:
+    """Exit 130, and the message says that what was recorded is safe; no step of 200 runs twice, and none is lost."""
+    place.env["RESILE_DB"] = str(small / "r.db")
+    names = [f"s{number}" for number in range(200)]
+    text = "resile: 1\nsteps:\n" + "".join(f"- {{id: {name}, shell: echo {name} >> effects}}\n" for name in names)
+    code, document = place.run(text, "--output", "out")
+    assert (code, document["error"]["code"]) == (130, "store-full")
+    assert document["error"]["message"] == (f"no room is left for {small / 'r.db'}; everything recorded before is safe")
+    assert place.call("status", "1")[1]["status"] == "interrupted"
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small)], check=True)
+    code, document = place.call("resume", "1")
+    assert (code, document["status"], document["routes"]) == (0, "completed", [])
+    assert sorted(place.text("effects").split()) == sorted(names)

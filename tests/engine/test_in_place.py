@@ -65,6 +65,13 @@ def test_what_the_log_trusts_is_on_disk_before_it_is_in_place(place: Place, step
     assert order_of(traced(place, "run", "flow.yaml"), name)[:3] == ["file", "rename", "folder"]
 
 
+def test_an_exported_file_is_on_disk_before_it_is_in_place(place: Place) -> None:
+    """`logs --export` flushes each file before it gets its name, and the folder afterwards."""
+    place.run("resile: 1\nsteps:\n- {id: a, shell: echo a}\n")
+    lines = traced(place, "logs", "1", "--export", str(place.folder / "exported"))
+    assert order_of(lines, "job_wf1_j1_r1_a1.o")[:3] == ["file", "rename", "folder"]
+
+
 def test_output_is_on_disk_before_the_commit_that_speaks_of_it(place: Place) -> None:
     """The writer flushes the segment with output once, then the database's log, and no segment without output."""
     (place.folder / "flow.yaml").write_text("resile: 1\nsteps:\n- {id: a, shell: echo a}\n- {id: b, shell: 'true'}\n")

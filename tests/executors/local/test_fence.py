@@ -149,6 +149,7 @@ def test_a_new_launcher_of_an_older_engine_starts_nothing(tmp_path: Path) -> Non
 
 def test_a_stopped_launcher_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next engine kills a launcher that does not answer, with its attempts, and reports them as lost."""
+    assert executor.CONNECT_SECONDS_MAX + executor.GREETING_SECONDS_MAX <= 60.0
     monkeypatch.setattr(executor, "CONNECT_SECONDS_MAX", 0.2)
     monkeypatch.setattr(executor, "GREETING_SECONDS_MAX", 0.2)
     first = Driver(tmp_path)

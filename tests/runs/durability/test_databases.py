@@ -153,6 +153,20 @@ def test_a_new_database_after_a_deleted_one(databases: Databases) -> None:
     assert logs(b) == ["from b\n", "b is done\n", "from b\n"]
 
 
+def test_a_second_engine_is_refused(databases: Databases) -> None:
+    """A second `resume` exits 2, says which process drives the run, and starts nothing."""
+    program = databases.program("a")
+    with program.start("run", "flow.yaml") as started:
+        databases.gates["a"][0].wait()
+        error = program.json("resume", "1", code=2)["error"]
+        assert error["code"] == "lease-held"
+        assert error["message"].startswith(f"run 1 is driven by process {started.process.pid} on ")
+        assert "resile cancel 1" in error["hint"]
+        databases.gates["a"][1].open()
+        assert started.end() == 0
+    assert databases.effects() == ["a"]
+
+
 def test_two_stores_in_memory(databases: Databases) -> None:
     """Runs of two stores in memory use one folder at the same time, and each has its own output."""
     programs = [databases.program(who, "memory:") for who in ("a", "b")]
