@@ -51,3 +51,47 @@ def changes(text: str) -> list[tuple[int, int, str]]:
 def test_each_place_whose_meaning_changed_is_named(text: str, expected: list[tuple[int, int, str]]) -> None:
     """A notice stands where the file relies on an old default, and nowhere else."""
     assert changes(text) == expected
+
+
+_OF_OTHERS = {
+    "prodigy": "- shell: COMMAND\n",
+    "torc": "name: t\njobs:\n- {name: a, command: COMMAND}\n",
+    "noetl": "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
+    "workflow:\n- {step: start, tool: {kind: shell, cmds: [COMMAND]}}\n",
+    "visor": 'version: "1.0"\nchecks:\n  a: {type: command, exec: COMMAND}\n',
+}
+
+
+@pytest.mark.parametrize("dialect", _OF_OTHERS)
+@pytest.mark.parametrize(
+    ("command", "goes_on"),
+    [
+        ("a\\nb", True),
+        ("# why\\na\\n\\nb # it's b", True),
+        ("cat <<E\\nx\\nE\\nb", True),
+        ("a", False),
+        ("set -e\\na\\nb", False),
+        ("set -u -o pipefail -e\\na\\nb", False),
+        ("set -o errexit\\na\\nb", False),
+        ("a \\\\\\n  -b", False),
+        ("a &&\\nb ||\\nc", False),
+        ("echo 'a\\nb'", False),
+        ('echo \\"it\'s\\nb\\"', False),
+        ("cat <<'E'\\nx\\ny\\nE", False),
+    ],
+)
+def test_check_says_where_a_command_goes_on_after_a_line_that_fails(dialect: str, command: str, goes_on: bool) -> None:
+    """Files of other systems keep that meaning, with a notice; one command over several lines has none."""
+    found = compile_text(_OF_OTHERS[dialect].replace("COMMAND", f'"{command}"'))
+    assert (found.dialect, found.workflow is not None) == (dialect, True)
+    message = "a command of several lines goes on after a line that fails, and the last one decides"
+    assert [finding.message for finding in found.diagnostics if "several lines" in finding.message] == (
+        [message] if goes_on else []
+    )
+
+
+def test_check_says_it_once_for_the_jobs_that_parameters_make() -> None:
+    """They have one command in the file."""
+    text = 'name: t\njobs:\n- {name: "a{i}", command: "a\\nb {i}", parameters: {i: "1:5"}}\n'
+    codes = [finding.code for finding in compile_text(text).diagnostics]
+    assert codes.count("tolerated") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
@@ -26,6 +27,10 @@ from resile.model.workflow import Agent, Noop, Shell, Validate, WriteFile
 
 COST_MAX = 1_000_000
 TOKENS_MAX = 1_000_000_000
+_SETS_ERREXIT = re.compile(r"(?:^|;)\s*set\s(.*\s)?(-[a-zA-Z]*e|-o\s+errexit)")
+_CONTINUED = ("\\", "&&", "||", "|")
+_MARKS = re.compile(r"\\.|['\"]|(?<!\S)#")
+_HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w+)")
 
 
 def _shell(reading: NativeReading, _: str, node: Mapping, fields: dict[str, Any], inner: Defaults) -> Shell:
@@ -46,12 +51,47 @@ def _validate(reading: NativeReading, _: str, node: Mapping, fields: dict[str, A
 
 def stops_at_first_failure(reading: NativeReading, node: Node, command: str, inner: Defaults) -> bool:
     """Does a command stop at the first line that fails? Lines count as written, before values are put in."""
-    if not has_several_lines(command) or inner.errexit is False:
+    if not has_several_lines(command):
+        return False
+    if inner.errexit is False:
+        if reading.errexit is False and goes_on_after_failure(command):
+            message = "a command of several lines goes on after a line that fails, and the last one decides"
+            reading.report.notice("tolerated", message, node, hint="`set -e` as its first line stops it there")
         return False
     if inner.errexit is None:
         message = "since 0.2 a command of several lines stops at the first line that fails"
         reading.report.notice("since-0.2", message, node, hint="`errexit: false` goes on, `errexit: true` says this")
     return True
+
+
+def goes_on_after_failure(command: str) -> bool:
+    """Can a line of this text fail without stopping it? Not in one command over several lines, nor after `set -e`."""
+    commands, quote, is_open = 0, "", False
+    lines = iter(map(str.strip, command.splitlines()))
+    for line in lines:
+        if not quote and _SETS_ERREXIT.search(line):
+            return False
+        if not quote and (not line or line.startswith("#")):
+            continue
+        commands += not is_open
+        quote = _quote_after(line, quote)
+        is_open = bool(quote) or line.endswith(_CONTINUED)
+        body = None if quote else _HERE_DOCUMENT.search(line)
+        while body is not None and next(lines, body[1]) != body[1]:
+            pass
+    return commands > 1
+
+
+def _quote_after(line: str, quote: str) -> str:
+    """The quotation mark that is open after a line, if one is."""
+    for mark in _MARKS.findall(line):
+        if not quote and mark == "#":
+            break
+        if not quote and len(mark) == 1:
+            quote = mark
+        elif quote and mark[-1] == quote and (len(mark) == 1 or quote == "'"):
+            quote = ""
+    return quote
 
 
 def has_several_lines(command: str) -> bool:

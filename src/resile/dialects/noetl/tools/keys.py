@@ -60,7 +60,12 @@ PYTHON = key_table(
     Key("code", "text", "the code"),
     *read.with_aliases(Key("code_b64", "text", "the code in base64"), "code_base64"),
     Key("script", "mapping", "a file that has the code"),
-    one_of("result_status", "whether a result with `status: error` is a failure", "fail", "ignore"),
+    one_of(
+        "result_status",
+        "whether a result with `status: error`, or such a part of its `data`, is a failure",
+        "fail",
+        "ignore",
+    ),
     read.comment("libs", "Python libraries are those of the environment"),
 )
 # Commands for bash, one after the other until one fails.
