@@ -188,6 +188,7 @@ def test_commands_stop_at_the_first_that_fails(tmp_path: Path) -> None:
     ("code", "said"),
     [
         ("def main(): return {'status': 'error', 'error': 'no luck'}", "exit code 1: no luck"),
+        ("def main(): return {'data': {'a': 1, 'b': {'status': 'error', 'message': 'no b'}}}", "exit code 1: no b"),
         ("def main(who): return who", "exit code 1: Missing required argument 'who' for Python task 'start'"),
         ("def main(*a): return a", "exit code 1: main of Python task 'start' must take its parameters by name"),
     ],

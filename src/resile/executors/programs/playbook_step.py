@@ -34,7 +34,13 @@ def main() -> int:
         with open(step["settings_file"], "rb") as opened:
             step = json.loads(opened.read())
     reasons = ("error", "message") if step["status_fails"] else ()
-    return report(step, _run, _text_of, reasons)
+    return report(step, _run, _text_of, reasons, _parts_of)
+
+
+def _parts_of(result: Any) -> list[Any]:
+    """The result, and the results of statements and calls in its `data`, each with a status of its own."""
+    data = result.get("data") if isinstance(result, dict) else None
+    return [result, *data.values()] if isinstance(data, dict) else [result]
 
 
 def _text_of(result: Any) -> str:

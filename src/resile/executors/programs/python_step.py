@@ -65,10 +65,12 @@ def report(
     run: Callable[[dict[str, Any]], Any],
     text_of: Callable[[Any], str | None],
     reasons: tuple[str, ...],
+    parts_of: Callable[[Any], list[Any]] = lambda result: [result],
 ) -> int:
     """Run code and print its result; return the exit code.
 
-    A result with the status `error` is a failure if there are `reasons`: the fields that may have the message.
+    A result, or one of its `parts_of`, with the status `error` is a failure if there are `reasons`: the fields that may
+    have the message.
     """
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", line_buffering=True)  # type: ignore[union-attr]
     sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
@@ -82,9 +84,10 @@ def report(
         return _print_traceback(error)
     if text is not None:
         print("\n" + text if lines.begun else text)
-    if reasons and isinstance(result, dict) and result.get("status") == "error":
-        reason = next(filter(None, map(result.get, reasons)), "main returned the status `error`")
-        return _complain(reason if isinstance(reason, str) else json.dumps(reason))
+    for part in parts_of(result) if reasons else []:
+        if isinstance(part, dict) and part.get("status") == "error":
+            reason = next(filter(None, map(part.get, reasons)), "main returned the status `error`")
+            return _complain(reason if isinstance(reason, str) else json.dumps(reason))
     return 0
 
 
