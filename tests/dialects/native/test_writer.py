@@ -178,8 +178,10 @@ def test_every_field_of_a_workflow() -> None:
         step(), end=step("end", Shell("echo")), inputs={
             "a": Input(default="1"), "b": Input("json", [1]), "c": Input("json", {"d": 1}), "d": Input("number", 1.5),
             "e": Input(required=True), "f": Input("bool", False), "g": Input("json", schema={"type": "object"}),
+            "h": Input("json", {"whole": 4.0, "list": [2.0, 1e15, 3]}), "i": Input("number", 4.0),
         },
-        secrets={"T": Secret(env="U"), "F": Secret(file="f")}, env={"A": "", "B": "yes", "C": "0o17"},
+        secrets={"T": Secret(env="U"), "F": Secret(file="f"), "O": Secret(env="V", is_optional=True)},
+        env={"A": "", "B": "yes", "C": "0o17"},
         env_files=(".env",), max_parallel=3, grace_seconds=2.5, loops_max=7, templates="liquid", failure_key="on_fail",
         memory_file=MemoryFile("m", False, False), memory_namespace="n", cluster=Cluster({"b": Scheduler(60.0, 2)}),
         failure_handlers={"h": _RULES[:2], "e": (Rule(then="retry", text="failure_handler e: exit_codes 3",

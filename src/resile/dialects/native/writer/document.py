@@ -14,13 +14,13 @@ from typing import Any
 
 from resile.dialects.compile import compile_text
 from resile.dialects.native.keys.executor import EXECUTOR
-from resile.dialects.native.keys.steps import INPUT, WORKFLOW
+from resile.dialects.native.keys.steps import INPUT, SECRET, WORKFLOW
 from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.writer.compare import Difference, differences
 from resile.dialects.native.writer.relocate import relocate
 from resile.dialects.native.writer.rules import handler_rule, rules_in_full
 from resile.dialects.native.writer.step import Writer, errexit_of, has_condition
-from resile.dialects.native.writer.values import plain, under_ir, written_fields
+from resile.dialects.native.writer.values import duration, under_ir, written_fields
 from resile.dialects.native.writer.yaml import Block, write
 from resile.errors import Diagnostic, ResileError
 from resile.model.limits import LOOPS_DEFAULT
@@ -88,7 +88,7 @@ def workflow_block(workflow: Workflow, writer: Writer) -> Block:
     written = Block({"name": workflow.name})
     written |= written_fields(workflow, WORKFLOW, "max_parallel", "grace_seconds")
     if workflow.monitor_seconds:
-        written["resource_monitor"] = {"interval": workflow.monitor_seconds}
+        written["resource_monitor"] = {"interval": duration(workflow.monitor_seconds)}
     if program != "sh":
         written["shell_program"] = program
     if any(errexit_of(step.action) is False for step in steps_of(workflow)):
@@ -141,7 +141,7 @@ def _secrets(secrets: dict[str, Secret]) -> Any:
     """Write secrets: a list if each comes from the variable of the same name."""
     if all(secret == Secret(env=name) for name, secret in secrets.items()):
         return list(secrets)
-    return {name: plain(secret) for name, secret in secrets.items()}
+    return {name: written_fields(secret, SECRET) for name, secret in secrets.items()}
 
 
 def _program(workflow: Workflow) -> str:

@@ -21,6 +21,7 @@ from resile.model.rules import Backoff, Transition
 from resile.model.workflow import Condition, Need
 
 _UNITS = (("h", 3_600), ("m", 60), ("s", 1))
+WHOLE_MAX = 1e15
 _SIZES = (("g", 1024**3), ("m", 1024**2), ("k", 1024))
 
 
@@ -30,7 +31,12 @@ def duration(seconds: float) -> str | float:
         if seconds and seconds % size == 0:
             return f"{int(seconds // size)}{unit}"
     text = f"{round(seconds * 1_000)}ms"
-    return text if seconds and duration_seconds(text, zero=True) == seconds else seconds
+    return text if seconds and duration_seconds(text, zero=True) == seconds else setting(seconds)
+
+
+def setting(number: float) -> float:
+    """A number of a setting, without a fraction where it has none; in data 1.0 stays what it is."""
+    return int(number) if number.is_integer() and abs(number) < WHOLE_MAX else number
 
 
 def size(count: int) -> str | int:
@@ -58,7 +64,8 @@ def written_fields(value: msgspec.Struct, known: Table, *only: str) -> dict[str,
         # A mutable field has a factory instead of a default; an empty value is its default.
         if content if callable(getattr(default, "factory", None)) else content != default:
             row = rows[field]
-            written[row.name] = _WRITERS.get(row.read, plain)(content)
+            is_setting = isinstance(content, float) and row.read is not readers.read_data
+            written[row.name] = _WRITERS.get(row.read, setting if is_setting else plain)(content)
     return written
 
 
@@ -82,7 +89,7 @@ def backoff(wait: Backoff) -> Any:
     if wait.kind == "linear" and wait.increment_seconds != wait.initial_seconds:
         written["increment"] = duration(wait.increment_seconds)
     if wait.kind == "exponential" and wait.multiplier != 2.0:
-        written["multiplier"] = wait.multiplier
+        written["multiplier"] = setting(wait.multiplier)
     if wait.delay_seconds_max != Backoff().delay_seconds_max:
         written["max_delay"] = duration(wait.delay_seconds_max)
     return written | written_fields(wait, BACKOFF, "jitter", "jitter_of")

@@ -123,7 +123,7 @@ def _scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+        return repr(value)
     if isinstance(value, str):
         return value if _is_plain(value) else _quote(value)
     return "{}" if isinstance(value, dict) else "[]" if isinstance(value, list | tuple) else str(value)
