@@ -159,8 +159,11 @@ def _own_code_of(step: Step) -> Iterator[Piece]:
     """The code of a step's own action, of its transform, and of its checks."""
     own: dict[str, str] = getattr(step.action, "code_by_key", dict)()
     yield from (Piece(key, code, step.origin) for key, code in own.items())
-    if step.transform is not None and step.transform.code:
-        yield Piece("transform_js", step.transform.code, step.origin)
+    transform = step.transform
+    while transform is not None:
+        if transform.code:
+            yield Piece("transform_js", transform.code, step.origin)
+        transform = transform.first
     yield from (Piece(check.name, check.code, step.origin) for check in step.checks)
 
 

@@ -79,7 +79,7 @@ class Transform(Struct, frozen=True, omit_defaults=True):
 
     `parse` says how text is read: `auto` parses JSON if it is JSON, `json` requires JSON, `text` keeps the text, and
     `last` parses the last line as JSON. `as_items` makes the value a list; `schema` is a JSON schema that the value
-    must meet, `schema_name` the name that code knows it by.
+    must meet, `schema_name` the name that code knows it by. `first` is a transform that comes before this one.
     """
 
     parse: Literal["auto", "json", "text", "last"] = "auto"
@@ -88,6 +88,7 @@ class Transform(Struct, frozen=True, omit_defaults=True):
     as_items: bool = False
     schema: Any = None
     schema_name: str = ""
+    first: "Transform | None" = None
 
 
 class Check(Struct, frozen=True, omit_defaults=True, kw_only=True):

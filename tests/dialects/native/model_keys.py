@@ -342,6 +342,7 @@ MODEL_CASES: Cases = {
     ("transform", "code"): [(transformed("code: q"), Transform(code="q"))],
     ("transform", "as_items"): [(transformed("as_items: true"), Transform(as_items=True))],
     ("transform", "schema_name"): [(transformed("schema_name: code-review"), Transform(schema_name="code-review"))],
+    ("transform", "first"): [(transformed("first: {code: q}"), Transform(first=Transform(code="q")))],
     ("transform", "schema"): [(transformed("schema: {type: object}"), Transform(schema={"type": "object"}))],
     ("a check", "name"): [(checked("name: q"), (Check(name="q", code="c", must=True),))],
     ("a check", "code"): [(checked("code: q"), (Check(name="n", code="q", must=True),))],

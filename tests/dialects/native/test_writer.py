@@ -162,7 +162,7 @@ def test_every_field_of_a_step_and_of_a_rule() -> None:
         on_loss="park", timeout_seconds=90.0, grace_seconds=0.0, env={"A": "1"}, working_dir="d", outputs=("f", "g"),
         capture=(Capture("a", "json"), Capture("b-c", "value")), resources=Resources(0.5, 2**30, 1, 60.0),
         runs_on=("gpu", "big"), commit_required=True, critical=True,
-        transform=Transform("json", "t", "c", True, {"type": "object"}),
+        transform=Transform("json", "t", "c", True, {"type": "object"}, first=Transform(code="f")),
         checks=(Check(name="n", code="c", must=False, effect="remark", message="m"),), cases=(Case("w", True),),
         effects=(Effect(kind="set", name="v", value=[1], path="p", case=0, when="x"),), args={"k": None},
         aliases={"o": "a"}, tags=("t",), events=("e",), group="g",

@@ -160,3 +160,13 @@ def test_a_file_of_tools_is_checked_and_runs_nothing(flows: VisorFlows) -> None:
     assert flows.run(text % "timeout: 5").order == []
     assert [found for found in compiled(text % "tmeout: 5")[1] if found.startswith("error")] != []
     assert [found for found in compiled("version: '1'\nsteps: {}")[1] if found.startswith("error")] != []
+
+
+def test_a_step_transforms_what_its_tool_gives(flows: VisorFlows) -> None:
+    """The transform of a tool comes first; the step's own sees its value."""
+    tools = "tools: {count: {exec: 'printf \"a\\nb\\n\"', transform_js: 'return output.trim().split(\"\\n\")'}}"
+    own = "type: mcp, transport: custom, method: count, transform_js: 'return output.map((one) => one + output.length)'"
+    text = flow(
+        f"a: {own}\nb: type: mcp, transport: custom, method: count\nc < a, b: exec: 'echo {{{{ outputs.a | json }}}} {{{{ outputs.b | json }}}} >> trace'"
+    )
+    assert flows.run(f"{text}\n{tools}\n").order == ['["a2","b2"] ["a","b"]']

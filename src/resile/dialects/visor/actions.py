@@ -294,7 +294,8 @@ def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str,
         parse = "json"
     natives = {"transform": "template", "transform_js": "code", "forEach": "as_items"}
     written = {native: fields[key] for key, native in natives.items() if key in fields}
-    return {"parse": parse, **written, **({} if schema.rules is None else {"schema": schema.rules}),
+    first = {"first": fields["tool_transform"]} if "tool_transform" in fields else {}
+    return {"parse": parse, **first, **written, **({} if schema.rules is None else {"schema": schema.rules}),
             **({"schema_name": schema.name} if schema.name else {})}  # fmt: skip
 
 

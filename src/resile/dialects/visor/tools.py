@@ -125,7 +125,7 @@ def mcp_of(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> dict
 
 
 def _custom(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
-    """The command of a tool of the file, as the action of a step; what the step says itself counts."""
+    """The command of a tool of the file, as the action of a step; the step's own transform sees the tool's value."""
     name = fields.get("method", "")
     if "argsTransform" in node.entries:
         reading.report.error("conflict", "a tool of the file takes `methodArgs`", node.entries["argsTransform"][0])
@@ -141,12 +141,11 @@ def _custom(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> dic
     if step is None:
         return {"noop": True}
     made = step["transform"]
-    own = {"template", "code"} & made.keys()
-    if own and {"transform", "transform_js"} & node.entries.keys():
-        message = f"the tool `{shorten(name)}` computes its output already"
-        reading.report.error("conflict", message, place, hint="compute it in a `script` step after this one")
-    fields |= {word: made[native] for word, native in _TRANSFORMS.items() if native in made}
-    fields |= {"output_format": "json"} if made["parse"] == "json" else {}
+    if made.keys() & {"template", "code"} and node.entries.keys() & _TRANSFORMS.keys():
+        fields["tool_transform"] = made
+    else:
+        fields |= {word: made[native] for word, native in _TRANSFORMS.items() if native in made}
+        fields |= {"output_format": "json"} if made["parse"] == "json" else {}
     fields["env"] = step.get("env", {}) | fields.get("env", {})
     if "timeout" in step:
         fields.setdefault("timeout", step["timeout"])

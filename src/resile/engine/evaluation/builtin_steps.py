@@ -172,6 +172,8 @@ class BuiltinSteps:
 
     def _transform(self, job: Job, step: Step, transform: Transform, value: Any, at: float) -> Any:
         """The value of a step, made from its output."""
+        if transform.first is not None:
+            value = self._transform(job, step, transform.first, value, at)
         text, value = value if isinstance(value, str) else "", _parse_output(transform, value)
         if transform.template:
             variables = {**self._scope.variables(job), "output": value, "data": value, "response": value}

@@ -364,7 +364,9 @@ def _inner_name(fan: FanOut, name: str) -> str:
 def is_plain_output(step: Step) -> bool:
     """Is a step's value what its command printed, parsed and not computed?"""
     made = step.transform
-    return isinstance(step.action, Shell | Agent) and made is not None and not (made.template or made.code)
+    return (
+        isinstance(step.action, Shell | Agent) and made is not None and not (made.template or made.code or made.first)
+    )
 
 
 def gives_of_child(step: Step) -> bool:

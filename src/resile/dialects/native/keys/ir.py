@@ -62,6 +62,11 @@ def _aliases(reading: Reading, node: Node) -> Any:
     return {name: step for name, step in named.items() if step is not INVALID}
 
 
+def _transform(reading: Reading, node: Node) -> Any:
+    """Read a transform, which may have another one before it."""
+    return struct_reader(Transform, TRANSFORM, "")(reading, node)
+
+
 TRANSFORM = table(
     "transform", "Computes a step's value from the output: first `parse`, then `template`, then `code`.",
     one_of("parse",
@@ -72,6 +77,7 @@ TRANSFORM = table(
     true_or_false("as_items", "`true`: a value that is no list becomes a list."),
     Key("schema", "JSON schema", "The schema that the value must meet.", schema),
     Key("schema_name", "text", "The name of the schema, which code sees as `schema`.", text),
+    Key("first", "mapping", "A transform of the output that comes before this one.", _transform),
 )  # fmt: skip
 CHECK = table(
     "a check", "A condition that a successful attempt must meet.",
@@ -124,7 +130,7 @@ IR_STEP = table(
     one_of("join",
         "With arcs to this step: run for each arc that is taken, or once, when no active path can reach it.",
         "any", "all"),
-    Key("transform", "mapping", "Computes the step's value from the output.", struct_reader(Transform, TRANSFORM, "")),
+    Key("transform", "mapping", "Computes the step's value from the output.", _transform),
     Key("checks", "list of checks", "Conditions that the value must meet.", _checks),
     Key("args", "mapping", "Values for the texts and the code of the step.", _arguments),
     Key("reads_data", "mapping", "Data that the results of the step depend on, by name (`rerun --changed`).",
