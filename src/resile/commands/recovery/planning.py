@@ -147,7 +147,7 @@ def _with_time(state: State, failed: FailedJob, found: Diagnosis, options: Recov
 
 
 def _with_neighbours(decisions: Sequence[_Decision]) -> list[_Decision]:
-    """The decisions; what failed in a map or a child workflow runs again together, where one part of it does."""
+    """The decisions: all failures in a map or a child workflow run again, if one of them does."""
     again = {one.failed.root for one in decisions if one.action == "retry" and one.failed.is_inside}
     found = []
     for one in decisions:

@@ -38,8 +38,8 @@ _MEASURED = (b"Pss_Anon:", b"Pss_Shmem:")
 def used_by(pids: Iterable[int], limit: int) -> int:
     """The memory that these processes use together, in bytes.
 
-    The resident pages count, those that several processes share in each of them. Where that is over the limit, the
-    kernel is asked for their shares, without the pages of files, which it can drop at any time.
+    The resident pages count; a page that several processes share counts for each of them. If that is over the limit,
+    ask the kernel for the share of each process, without the pages of files, which it can drop at any time.
     """
     pids = [*pids]
     resident = 0
@@ -82,7 +82,7 @@ class MemoryLimits:
                 self.parent = b""
 
     def enter(self, slot: Slot) -> float:
-        """Move the leader, which runs since a moment, into its cgroup; return when to measure it if there is none."""
+        """Move the leader, which has just started, into its cgroup; return when to measure it if there is none."""
         slot.measured_at = slot.started
         members = slot.cgroup + b"/cgroup.procs"
         if not slot.cgroup or not write(members, b"%d" % slot.pid):
@@ -143,7 +143,7 @@ def parent_of(own: bytes, counter: bytes) -> bytes:
 
 
 def make_group(folder: bytes, limit: int) -> bytes:
-    """Make a cgroup with this limit, which the kernel kills as a whole; return its folder, or empty if it can't be."""
+    """Make a cgroup with this limit, which the kernel kills as a whole; return its folder, or an empty text."""
     remove(folder)
     try:
         posix.mkdir(folder)
