@@ -87,3 +87,11 @@ def test_metrics_are_of_the_present_epoch(program: Program) -> None:
     program.call("rerun", "1", code=0)
     document = program.json("metrics", "1")
     assert (rules(document), document["attempts"]["failed"], document["failures"]) == ([], 0, {})
+
+
+def test_the_counts_of_failures_add_up(program: Program) -> None:
+    """The failed attempt of a map has no kind of its own, and is counted too."""
+    flow = "resile: 1\nname: x\nsteps:\n- {id: m, map: {input: [1, 2], steps: [{id: s, shell: exit 3}]}}\n"
+    program.call("run", program.write(flow), code=1)
+    lines = program.call("metrics", "1", code=0).stdout.splitlines()
+    assert lines[:2] == ["run 1 x: 3 attempts, 3 failed", "failures: 2 exit, 1 because of steps inside"]

@@ -24,8 +24,11 @@ def _lines(document: RunMetrics, page: Page) -> Iterator[str]:
     parts = [plural(attempts.started, "attempt"), *(f"{number} {word}" for word, number in counts.items() if number)]
     yield from page.wrap(f"run {document.run} {escape(document.workflow)}: {', '.join(parts)}", "  ")
     if document.failures:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(document.failures.items()))
-        yield from page.wrap(f"failures: {kinds}", "  ")
+        kinds = [f"{count} {kind}" for kind, count in sorted(document.failures.items())]
+        # The failure of a map or a child workflow has no kind: it is that of a step inside.
+        inside = document.attempts.failed + document.attempts.lost - sum(document.failures.values())
+        kinds += [f"{inside} because of steps inside"] if inside > 0 else []
+        yield from page.wrap(f"failures: {', '.join(kinds)}", "  ")
     for name, numbers in document.maps.items():
         yield from ("", *page.wrap(outcome(name, numbers), "  "))
         yield from (line for kinds in _kinds(numbers) for line in page.wrap(kinds, "    "))
