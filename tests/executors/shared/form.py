@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from resile.executors.contract import Launch, Report
@@ -14,6 +16,8 @@ from resile.executors.local.processes import boot_seconds
 from resile.executors.shared.open_hub import ServerFolder, open_hub
 from resile.executors.shared.open_view import open_view
 from resile.executors.shared.places import Room
+
+NEWS_SECONDS_MAX = 30.0
 
 
 class SharedForm:
@@ -37,7 +41,8 @@ class SharedForm:
             launcher.socket.close()
         self._server = ServerFolder.take(os.path.join(folder, "server"))
         self._hub = open_hub(self._server, slots, frozenset(), Room(1e9, 2**62))
-        self._view = open_view(
+        self._open_view = partial(
+            open_view,
             self._hub,
             folder,
             run=1,
@@ -48,13 +53,37 @@ class SharedForm:
             label=label,
             base_env=base_env,
             directory=directory,
-            fence=fence,
             secrets=secrets,
             clock_offset=clock_offset,
         )
+        self._folder = folder
+        self._view = self._open_view(fence=fence)
         self._epoll = select.epoll()
         for descriptor in (self._hub.fileno(), self._view.fileno()):
             self._epoll.register(descriptor, select.EPOLLIN)
+
+    def leave(self) -> None:
+        """Close the engine of the run, as a server does that can't drive it now; its steps go on."""
+        self._epoll.unregister(self._view.fileno())
+        self._view.close(finished=False)
+
+    def take_again(self) -> None:
+        """Drive the run again."""
+        self._view = self._open_view(fence=Fence(self._folder, time.time_ns() // 1000, lambda: None))
+        self._epoll.register(self._view.fileno(), select.EPOLLIN)
+
+    def wait_for_news(self) -> None:
+        """Wait until the launcher has told something, and take it though no engine is there."""
+        assert self._epoll.poll(NEWS_SECONDS_MAX)
+        self._hub.collect(boot_seconds())
+
+    def end_records(self) -> None:
+        """End what is left of the run, because another server has it."""
+        self._hub.end_records(1)
+
+    def kept(self) -> set[int]:
+        """The runs of which attempts are known that no engine has."""
+        return self._hub.recorded_runs()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._view, name)

@@ -427,7 +427,8 @@ class Host:
         now, wall = boot_seconds(), time.time()
         for run in self.hub.recorded_runs() - self._driven.keys():
             row, submission = self._store.run(run), self._tables.submission(run)
-            is_due = submission is not None and submission.due_at is not None and submission.due_at <= wall
+            due_at = None if submission is None else submission.due_at
+            is_due = due_at is not None and due_at <= wall + AGAIN_SECONDS
             if row is None or not is_due:
                 self.hub.forget_records(run)
             elif self._store.lease(run, now) is not None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from resile.executors.contract import Launch
-from resile.executors.local import wire
+from resile.executors.contract import Launch, Report
+from resile.executors.local import recovery, wire
 from resile.executors.local.executor import LocalExecutor
+from resile.executors.local.recovery import Key
 from resile.executors.local.segments import SegmentReader
 from resile.executors.local.shared_records import narrow
+from resile.executors.local.spool import SUFFIX
 
 
 class ServerExecutor(LocalExecutor):
@@ -83,6 +85,23 @@ class ServerExecutor(LocalExecutor):
         """Are there attempts that run, that have reports to read, or that earlier engines left and no run asked for?"""
         return bool(self._ours or self._ready or self._spooled)
 
+    def leave(self, keys: set[Key]) -> None:
+        """Give these attempts up, because the engine of their run does: the next one finds them again.
+
+        The spool has what the launcher said of them, also where it was passed on and not recorded.
+        """
+        self._receive()
+        for key in keys:
+            self._queued -= self._ours.pop(key, None) is False
+            self._start_index.pop(key, None)
+        self._ready = [None if item and _key_of(item) in keys else item for item in self._ready]
+        for path in (*self._dead, os.path.join(self._folder, self._token + SUFFIX)):
+            author, lines = recovery.read_spool(path)
+            if author is not None:
+                found: dict[Key, recovery.SpooledAttempt] = {}
+                recovery.fold(lines, author, found)
+                self._spooled |= {key: spooled for key, spooled in found.items() if key in keys}
+
     def drop_spooled(self, jobs: set[int]) -> None:
         """Forget what earlier engines left of these jobs: it is recorded, or another engine has it."""
         self._spooled = {key: spooled for key, spooled in self._spooled.items() if key[0] not in jobs}
@@ -94,3 +113,8 @@ class ServerExecutor(LocalExecutor):
         """
         if not self._spooled:
             self._acknowledge_to(min(reported_bytes, self._reported))
+
+
+def _key_of(said: list[bytes] | Report) -> Key:
+    """The attempt that a line of the launcher, or a report, is about."""
+    return wire.decode_attempt(said) if isinstance(said, list) else (said.job, said.attempt)

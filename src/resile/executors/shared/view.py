@@ -65,6 +65,8 @@ class RunView(SegmentReader):
         self._fence = fence
         self._clock_offset = clock_offset
         self._reports: list[Report] = []
+        # What the engine has taken since it last recorded all.
+        self._taken: list[list[Report]] = []
         self._not_started = 0
         # Marks of the launcher's lines that the engine has not taken, and that it has not recorded.
         self._new_marks: list[Mark] = []
@@ -205,6 +207,8 @@ class RunView(SegmentReader):
             self._former_running |= {(one.job, one.attempt) for one in found if type(one) is Adopted}
             self._reports += found
         reports, self._reports = self._reports, []
+        if reports:
+            self._taken.append(reports)
         self._marks += self._new_marks
         self._new_marks = []
         self._callbacks += self._new_callbacks
@@ -215,6 +219,7 @@ class RunView(SegmentReader):
         return len(self.ready) + self._not_started
 
     def acknowledge(self) -> None:
+        self._taken.clear()
         if self._marks:
             marks, self._marks = self._marks, []
             release(marks)
@@ -230,10 +235,19 @@ class RunView(SegmentReader):
         self.closed = True
         if self.former is not None:
             self.former.close(finished=finished)
+        if not finished:
+            self._leave_attempts()
         self._hub.close_view(self, self._marks + self._new_marks)
         self._fence.close()
         if self._signal >= 0:
             os.close(self._signal)
+
+    def _leave_attempts(self) -> None:
+        """Leave to the next engine what runs on this machine, and ends that this one has not recorded."""
+        told = {(one.job, one.attempt) for reports in (*self._taken, self._reports) for one in reports}
+        keys = {(widen(self.profile, job), attempt) for job, attempt in told | self.placed.keys()}
+        for executor in self._hub.executors() if keys else ():
+            executor.leave(keys)
 
     def abandon(self) -> None:
         """Another engine has the run: end what this one started."""
