@@ -89,4 +89,4 @@ def test_nothing_is_lost_and_nothing_recorded_twice(place: Place) -> None:
     again = sum(Counter((place.folder / "started").read_text().split()).values()) - JOBS
     # Two blocks of two workers each: no kill hits more attempts than that.
     assert again <= 4 * len(list(filter(None, kills)))
-    wait_for("no process of a block is left", lambda: not place.processes(), 10)
+    wait_for("no process of a block is left", lambda: not place.processes(), 60)

@@ -44,12 +44,16 @@ def test_steps_see_what_they_see_locally(place: Place) -> None:
     wait_for("no process of a block is left", lambda: not place.processes(), 10)
 
 
-def test_steps_of_nodes_are_not_sampled(place: Place) -> None:
-    """A block may be on another machine, where its pids mean other processes."""
+def test_nodes_sample_their_steps(place: Place) -> None:
+    """The samples come from the node, because only there the pids mean these processes; a plot shows them."""
     done = place.run("resile: 1\nresource_monitor: {interval: 0.1s}\nsteps:\n  a: {shell: 'sleep 1'}\n")
     assert done.returncode == 0, done.stderr
-    (step,) = msgspec.json.decode(place.call("resources", "1", "--json").stdout)["steps"]
-    assert (step["attempts"], step["series"]) == (1, [])
+    (step,) = msgspec.json.decode(place.call("resources", "1", "--json", "--plot", "out.svg").stdout)["steps"]
+    (series,) = step["series"]
+    assert (series["job"], series["attempt"]) == (1, 1)
+    assert len(series["samples"]) >= 2
+    assert all(rss_bytes > 0 for _, rss_bytes, _ in series["samples"])
+    assert "<svg" in (place.folder / "out.svg").read_text()
 
 
 def test_a_cancel_reaches_the_process(place: Place) -> None:

@@ -20,8 +20,9 @@ from resile.commands.store_handle import StoreHandle
 from resile.core.actions import Note
 from resile.core.state import State
 from resile.engine.loop import Interrupt
-from resile.engine.monitoring.sampler import Monitor, sample_sessions
-from resile.engine.monitoring.series import FILE, RSS_UNIT, append_series, encode_series, read_series
+from resile.engine.monitoring.sampler import Monitor
+from resile.engine.monitoring.series import read_series
+from resile.executors.samples import FILE, RSS_UNIT, append_series, encode_series, sample_sessions
 
 THREAD = "resile-monitor"
 SAMPLES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 1 << 26), st.integers(0, 12_800)), max_size=50)

@@ -99,8 +99,10 @@ def make_executor(
     if state.workflow.executor is not None:
         from resile.executors.parsl.executor import ParslExecutor
 
-        chosen = state.workflow.executor
-        commands = ParslExecutor(folder, settings=chosen, run=row.id, parallel=parallel, **settings)
+        chosen, sample = state.workflow.executor, state.workflow.monitor_seconds or 0.0
+        commands = ParslExecutor(
+            folder, settings=chosen, run=row.id, parallel=parallel, sample_seconds=sample, **settings
+        )
     elif hosting is not None:
         from resile.executors.shared.open_view import open_view
 

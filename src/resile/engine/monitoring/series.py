@@ -1,27 +1,22 @@
 """Series of samples on disk: one file for each epoch of a run, a record for each attempt, appended when it ends.
 
-    record   "RSM1" job attempt interval_ms count length (varints) then `length` bytes, compressed
-    sample   ticks since the sample before, less one; change of resident memory in 16 KiB; change of CPU percent
-
-The differences are varints, small ones in one byte; compressed, a sample takes 1 to 3 bytes.
+Each node of a cluster has a file of its own, beside the records of its launcher.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-FILE = "samples"
-MAGIC = b"RSM1"
-RSS_UNIT = 16 * 1024
+from resile.executors.local import wire
+from resile.executors.samples import FILE, MAGIC, RSS_UNIT, Sample
+
 # A file, or a record of one, beyond this is not read: nothing that we write is so large.
 FILE_BYTES_MAX = 256 << 20
 RECORD_BYTES_MAX = 64 << 20
-
-Sample = tuple[float, int, float]
 
 
 class Series(Struct, frozen=True):
@@ -33,37 +28,18 @@ class Series(Struct, frozen=True):
     samples: tuple[Sample, ...]
 
 
-def encode_series(job: int, attempt: int, interval_seconds: float, samples: Sequence[Sample]) -> bytes:
-    """The record of one attempt."""
-    body = bytearray()
-    last_tick, last_rss, last_cpu = -1, 0, 0
-    for seconds, rss_bytes, cpu_percent in samples:
-        tick = max(last_tick + 1, round(seconds / interval_seconds))
-        rss, cpu = round(rss_bytes / RSS_UNIT), round(cpu_percent)
-        _put(body, tick - last_tick - 1)
-        _put(body, _zigzag(rss - last_rss))
-        _put(body, _zigzag(cpu - last_cpu))
-        last_tick, last_rss, last_cpu = tick, rss, cpu
-    packed = zlib.compress(bytes(body), 6)
-    head = bytearray(MAGIC)
-    for number in (job, attempt, round(interval_seconds * 1000), len(samples), len(packed)):
-        _put(head, number)
-    return bytes(head) + packed
-
-
-def append_series(folder: str, record: bytes) -> None:
-    """Append a record to the file of an epoch; only this user can read it."""
-    descriptor = os.open(os.path.join(folder, FILE), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, record)
-    finally:
-        os.close(descriptor)
-
-
 def read_series(folder: str) -> Iterator[Series]:
-    """The series of an epoch; none where there is no file. A record that was cut off by a crash ends it."""
+    """The series of an epoch, those of its nodes too; none where there is no file."""
+    yield from _read_file(os.path.join(folder, FILE))
+    nodes = os.path.join(folder, wire.FOLDER)
+    for token in sorted(os.listdir(nodes)) if os.path.isdir(nodes) else ():
+        yield from _read_file(os.path.join(nodes, token, FILE))
+
+
+def _read_file(path: str) -> Iterator[Series]:
+    """The series of one file. A record that was cut off by a crash ends it."""
     try:
-        with open(os.path.join(folder, FILE), "rb") as file:
+        with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX)
     except OSError:
         return
@@ -101,21 +77,8 @@ def _decode(body: bytes, count: int, interval_seconds: float) -> tuple[Sample, .
     return tuple(samples)
 
 
-def _zigzag(number: int) -> int:
-    """A number with a sign as one without: 0, -1, 1, -2 become 0, 1, 2, 3."""
-    return number * 2 if number >= 0 else -number * 2 - 1
-
-
 def _unzigzag(number: int) -> int:
     return number // 2 if number % 2 == 0 else -(number + 1) // 2
-
-
-def _put(data: bytearray, number: int) -> None:
-    """Append a number, 7 bits in each byte."""
-    while number > 127:
-        data.append(number & 127 | 128)
-        number >>= 7
-    data.append(number)
 
 
 def _take(data: bytes, place: int) -> tuple[int, int]:

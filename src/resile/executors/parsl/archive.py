@@ -11,6 +11,7 @@ _SINGLE = (
     "executors/fence.py",
     "executors/descriptors.py",
     "executors/redaction.py",
+    "executors/samples.py",
     "executors/local/oom.py",
     "executors/local/prestart.py",
     "executors/local/processes.py",

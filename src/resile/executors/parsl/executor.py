@@ -60,8 +60,9 @@ class ParslExecutor(SegmentReader):
         fence: Fence,
         secrets: Sequence[bytes] = (),
         clock_offset: float = 0.0,
+        sample_seconds: float = 0.0,
     ) -> None:
-        """Open the run with this output folder, which all nodes see."""
+        """Open the run with this output folder, which all nodes see; they take samples so often, or none."""
         super().__init__(os.path.abspath(folder))
         self._folder = os.path.abspath(folder)
         self._settings = settings
@@ -76,7 +77,9 @@ class ParslExecutor(SegmentReader):
         # The folder is never without records: they begin with the first engine.
         self.records: Records = "here"
         write_archive(os.path.join(self._cluster, files.ARCHIVE))
-        self._config = encode_config(label, fence, clock_offset, directory, settings.directory, secrets, base_env)
+        self._config = encode_config(
+            label, fence, clock_offset, directory, settings.directory, secrets, base_env, sample_seconds
+        )
         self._lock = threading.RLock()
         self._items: dict[Key, Item] = {}
         self._waiting: dict[Shape, list[Key]] = {}

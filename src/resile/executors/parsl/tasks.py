@@ -22,6 +22,7 @@ def encode_config(
     otherwise: str,
     secrets: Sequence[bytes],
     env: Mapping[bytes, bytes],
+    sample_seconds: float = 0.0,
 ) -> str:
     """What every task says about the run; attempts run in `otherwise` where a node has no such directory."""
     given = {
@@ -30,6 +31,7 @@ def encode_config(
         "label": label,
         "boot": processes.boot_id().decode(),
         "offset": clock_offset,
+        "sample": sample_seconds,
         "directory": _text(directory),
         "otherwise": _text(os.fsencode(os.path.abspath(otherwise))),
         "secrets": [_text(secret) for secret in secrets],

@@ -34,6 +34,7 @@ from resile.executors.fence import FenceAt
 from resile.executors.local import processes, wire
 from resile.executors.parsl.node import files
 from resile.executors.parsl.node.launchers import Config, Key, NodeLauncher
+from resile.executors.parsl.node.sampling import NodeSampler
 
 # The variable by which Parsl's workers find the agent.
 SOCKET_VARIABLE = "RESILE_NODE_SOCKET"
@@ -78,6 +79,7 @@ class Agent:
             "node": os.environ.get("SLURMD_NODENAME", "") or os.uname().nodename,
         }
         self.launchers: list[NodeLauncher] = []
+        self.sampler = NodeSampler()
         self.taken: dict[Key, str] = {}
         self.clients: dict[int, Client] = {}
         self.orders = files.Tail(os.path.join(folder, files.CLUSTER, files.ORDERS))
@@ -139,7 +141,7 @@ class Agent:
         look_at = beat_at = 0.0
         manager_is_gone = False
         while not self.is_terminated:
-            for descriptor, _ in self.poll.poll(LOOK_SECONDS):
+            for descriptor, _ in self.poll.poll(min(LOOK_SECONDS, self.sampler.interval or LOOK_SECONDS)):
                 if descriptor == self.listener.fileno():
                     self._accept()
                 elif descriptor == self.manager_fd:
@@ -160,6 +162,7 @@ class Agent:
                 beat_at = now + BEAT_SECONDS
                 for launcher in self.launchers:
                     launcher.beat()
+            self.sampler.sample(self.launchers)
             if self.expires_at and now >= self.expires_at:
                 self.expires_at = 0.0
                 self._expire()
@@ -182,6 +185,7 @@ class Agent:
             if self.is_terminated and launcher.open:
                 launcher.end("the node was told to stop (SIGTERM)")
             launcher.close()
+        self.sampler.close(self.launchers)
         self.end_manager()
         shutil.rmtree(self.private, ignore_errors=True)
 
@@ -227,6 +231,7 @@ class Agent:
         """The living launcher, or a new one."""
         if not self.launchers or not self.launchers[-1].is_alive:
             launcher = NodeLauncher(self.folder, self.identity, self.slots, config)
+            self.sampler.interval = config.sample_seconds
             self.launchers.append(launcher)
             self.poll.register(launcher.connection.fileno(), select.EPOLLIN)
         return self.launchers[-1]
@@ -258,6 +263,7 @@ class Agent:
         for launcher in self.launchers:
             if launcher.is_alive and launcher.connection.fileno() == descriptor:
                 ended = launcher.receive()
+                self.sampler.end(launcher, ended)
                 for key in ended:
                     self.taken.pop(key, None)
                 for client in list(self.clients.values()):

@@ -7,9 +7,11 @@
     launcher/TOKEN/node           which machine, block and allocation this is; its time stamp is a sign of life
     launcher/TOKEN/taken          `T job attempt submission`: the node is about to start it; `X …`: it never will
     launcher/TOKEN/fate           why the node ends its attempts, if something makes it stop
+    launcher/TOKEN/samples        what its attempts used, where the workflow asks for samples (executors/samples.py)
     launcher/TOKEN/TOKEN.spool    the lines of its launcher; and beside it the output of the attempts
 
-Each file has one writer. The lines of all but `node` and `fate` have checksums. A submission is one way of an
+Each file has one writer. The lines of `orders`, `preempted`,
+`taken` and the spool have checksums. A submission is one way of an
 attempt to a node: a node first writes that it has taken it, then looks at the fence and at the orders, and only then
 starts it. An engine that gives up a submission first writes the order, then looks whether a node has taken it. So
 either the engine sees that it was taken, or it never starts.

@@ -32,6 +32,7 @@ class Config:
         self.label: str = given["label"]
         self.boot: str = given["boot"]
         self.offset: float = given["offset"]
+        self.sample_seconds: float = given["sample"]
         self.directory: bytes = given["directory"].encode("latin-1")
         self.otherwise: bytes = given["otherwise"].encode("latin-1")
         self.secrets: list[bytes] = [text.encode("latin-1") for text in given["secrets"]]
