@@ -32,6 +32,10 @@ class HandNode:
         (self.folder / files.NODE).write_text(json.dumps({**ELSEWHERE, **identity}))
         self._spool = str(self.folder / (token + SUFFIX))
 
+    def announce(self) -> None:
+        """Let the engine know of the node, as an agent does before it takes anything."""
+        files.announce(str(self.folder.parent.parent), self.folder.name)
+
     def take(self, *lines: bytes) -> None:
         """Write lines about what it takes or drops."""
         files.append(str(self.folder / files.TAKEN), list(lines))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 from concurrent.futures import Future
 from pathlib import Path
@@ -53,6 +54,24 @@ def test_what_no_node_has_is_revoked_and_waits_again(tmp_path: Path) -> None:
         executor.kill(2, 1)
         assert orders_in(tmp_path) == [b"R 1 1 5.1", b"K 2 1 5.2"]
         assert item.node is not None
+
+
+def test_a_node_that_no_listing_shows_yet_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a shared disk a list of names may be old: a node that has announced itself is known all the same."""
+    with executor_in(tmp_path) as executor:
+        item = submitted(executor, 1, "5.1")
+        listdir = os.listdir
+        monkeypatch.setattr(os, "listdir", lambda path: [] if str(path).endswith("launcher") else listdir(path))
+        hand = HandNode(tmp_path, "aa")
+        hand.announce()
+        hand.take(b"T 1 1 5.1")
+        with executor._lock:
+            lose(executor, 1, submission="5.1")
+            assert list(executor._waiting.values()) == []
+            assert item.node is not None
+        hand.begin(1)
+        hand.end(1)
+        assert [type(one) for one in executor.reports()] == [Started, Ended]
 
 
 def test_an_error_while_a_task_ends_reaches_the_engine(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,16 @@ def test_a_resume_finds_what_the_newest_node_runs(tmp_path: Path) -> None:
         assert [type(one) for one in executor.reports()] == [Adopted]
         newer.end(1)
         assert [type(one) for one in executor.reports()] == [Ended]
+
+
+def test_a_resume_asks_nodes_that_no_listing_shows_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node of the earlier engine has announced itself: what it runs is adopted and not lost."""
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: [] if str(path).endswith("launcher") else listdir(path))
+    hand = HandNode(tmp_path, "aa")
+    hand.announce()
+    hand.take(b"T 1 1 5.1")
+    hand.begin(1)
+    with executor_in(tmp_path, 6) as executor:
+        executor.find({(1, 1): True})
+        assert [type(one) for one in executor.reports()] == [Adopted]

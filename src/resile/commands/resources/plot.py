@@ -117,10 +117,13 @@ def _draw_png(steps: list[StepResources], title: str, path: str) -> None:
         memory, cpu = axes[2 * number][0], axes[2 * number + 1][0]
         for series in step.series[:SERIES_DRAWN_MAX]:
             seconds = [sample[0] for sample in series.samples]
-            memory.plot(seconds, [sample[1] / MEBIBYTE for sample in series.samples])
-            cpu.plot(seconds, [sample[2] for sample in series.samples])
-        if step.requested.memory_bytes:
-            memory.axhline(step.requested.memory_bytes / MEBIBYTE, color="red", linestyle="--")
+            # A single sample is a dot.
+            marker = "." if len(seconds) == 1 else ""
+            memory.plot(seconds, [sample[1] / MEBIBYTE for sample in series.samples], marker=marker)
+            cpu.plot(seconds, [sample[2] for sample in series.samples], marker=marker)
+        if asked := step.requested.memory_bytes:
+            memory.axhline(asked / MEBIBYTE, color="red", linestyle="--", label=f"asks for {size(asked)}")
+            memory.legend()
         memory.set_title(step.step)
         memory.set_ylabel("MiB")
         cpu.set_ylabel("CPU %")

@@ -97,6 +97,7 @@ class ParslExecutor(SegmentReader):
         self._has_work = threading.Event()
         self._wakeup_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # What nodes of earlier engines have written so far; `find` asks for it.
+        self._nodes.find_all()
         for happening in self._nodes.read():
             self._former.remember(happening)
         end_blocks(settings, label, self._nodes, keep=self._former.busy_nodes())
@@ -286,6 +287,7 @@ class ParslExecutor(SegmentReader):
             return item.node is None
         files.append(self._orders, [b"%s %d %d %s" % (order, *key, item.submission.encode())])
         if item.node is None:
+            self._nodes.find_all()
             self._collect()
         return key in self._items and item.node is None
 

@@ -190,13 +190,24 @@ class Nodes:
     def __init__(self, folder: str) -> None:
         self._epoch_folder = folder
         self._folder = os.path.join(folder, wire.FOLDER)
+        self._announced = files.Announced(folder)
         self.known: dict[str, Node] = {}
 
     def look(self) -> None:
-        """Find nodes that are new."""
+        """Find nodes that are new, as far as the disk lists them."""
         for name in os.listdir(self._folder):
-            if name not in self.known and os.path.isdir(os.path.join(self._folder, name)):
-                self.known[name] = Node(self._epoch_folder, name)
+            is_whole = not name.startswith(files.UNFINISHED)
+            if is_whole and name not in self.known and os.path.isdir(os.path.join(self._folder, name)):
+                self._add(name)
+
+    def find_all(self) -> None:
+        """Find all nodes that may take something without having read the orders, and the fence, of now."""
+        for token in self._announced.close():
+            if token not in self.known:
+                self._add(token)
+
+    def _add(self, token: str) -> None:
+        self.known[token] = Node(self._epoch_folder, token)
 
     def has_grown(self) -> bool:
         """Has a node written more, or come up?"""

@@ -83,8 +83,9 @@ def advice_for(step: StepResources) -> str:
     hours = step.wall_seconds / 3600
     money = spared * hours * GIB_HOUR_DOLLARS
     price = f"about ${money:.2f}" if money >= CENT else "less than a cent"
+    amount = f"{spared * hours:.2f}" if spared * hours >= CENT else "less than 0.01"
     return (
         f"{name} asks for {size(asked)} and needs {size(step.p95_bytes)}: ask for {size(should)}. That frees"
-        f" {size(asked - should)} for {duration(step.wall_seconds)}: {spared * hours:.2f} GiB-hours in a run like this,"
+        f" {size(asked - should)} for {duration(step.wall_seconds)}: {amount} GiB-hours in a run like this,"
         f" {price} where a GiB-hour costs ${GIB_HOUR_DOLLARS}"
     )

@@ -3,6 +3,7 @@
     cluster/orders                the engine appends: `K job attempt submission` end it, or never start it; `R …` never
                                   start it, but let it go on if it has started; `D number` withdraw what waits
     cluster/preempted             the engine appends: `job allocation`, an attempt that Slurm ended for others
+    cluster/nodes/N               a link to the token of a node, or to `-`: the engine has closed this number
     cluster/node.pyz              the program of the nodes
     launcher/TOKEN/node           which machine, block and allocation this is; its time stamp is a sign of life
     launcher/TOKEN/taken          `T job attempt submission`: the node is about to start it; `X …`: it never will
@@ -16,6 +17,11 @@ attempt to a node: a node first writes that it has taken it, then looks at the f
 starts it. An engine that gives up a submission first writes the order, then looks whether a node has taken it. So
 either the engine sees that it was taken, or it never starts.
 
+On a shared disk a file that is opened shows what others have written, but a list of names may be old. So a node first
+announces itself under the next free number, which the disk gives to one only. An engine that looks who has taken
+something takes numbers until one is free: a node with a smaller number is known then, and one with a larger number
+reads the orders after they were written.
+
 Only built-in modules are imported, because nodes have nothing else.
 """
 
@@ -26,9 +32,12 @@ import os
 from resile.executors.local.spool import with_checksum, without_checksum
 
 CLUSTER, ORDERS, PREEMPTED, ARCHIVE = "cluster", "orders", "preempted", "node.pyz"
+NODES, CLOSED = "nodes", "-"
 NODE, TAKEN, FATE = "node", "taken", "fate"
 END, REVOKE, DRAIN = b"K", b"R", b"D"
 TAKES, DROPS = b"T", b"X"
+# How the name of a node's folder begins until it has all its files.
+UNFINISHED = "."
 # What FATE says where the allocation is about to end.
 EXPIRES = "the allocation is about to end"
 # The tag of the processes of Parsl in a block, in the place of job and attempt.
@@ -85,3 +94,42 @@ def append(path: str, lines: list[bytes]) -> None:
             data = data[os.write(descriptor, data) :]
     finally:
         os.close(descriptor)
+
+
+def announce(folder: str, token: str) -> None:
+    """Give a node the next free number in the folder of an epoch."""
+    place = os.path.join(folder, CLUSTER, NODES)
+    os.makedirs(place, 0o700, exist_ok=True)
+    # The list may be old: then the numbers that it lacks are found to be taken.
+    number = 1 + max((int(name) for name in os.listdir(place)), default=0)
+    while not _take_number(place, number, token):
+        number += 1
+
+
+class Announced:
+    """The nodes that have announced themselves, as an engine sees them."""
+
+    def __init__(self, folder: str) -> None:
+        self._place = os.path.join(folder, CLUSTER, NODES)
+        self._number = 0
+
+    def close(self) -> list[str]:
+        """Close the next free number; the tokens of all nodes that came before it, and that no call returned before."""
+        os.makedirs(self._place, 0o700, exist_ok=True)
+        found = []
+        while True:
+            self._number += 1
+            if _take_number(self._place, self._number, CLOSED):
+                return found
+            token = os.readlink(os.path.join(self._place, str(self._number)))
+            if token != CLOSED:
+                found.append(token)
+
+
+def _take_number(place: str, number: int, token: str) -> bool:
+    """Take a number; False where it is taken. A link is there with its target, or not at all."""
+    try:
+        os.symlink(token, os.path.join(place, str(number)))
+    except FileExistsError:
+        return False
+    return True

@@ -56,7 +56,6 @@ class NodeLauncher:
         self.open: dict[Key, tuple[bool, tuple[int, float] | None]] = {}
         self.is_alive = True
         self._inbox = b""
-        os.makedirs(self.folder, 0o700, exist_ok=True)
         started = prestart.prestart()
         self.pid = started.pid
         self.spool = os.path.join(self.folder, self.token + SUFFIX)
@@ -70,8 +69,8 @@ class NodeLauncher:
             processes.boot_id().decode(),
             config.label,
         )
-        files.append(self.spool, [" ".join(map(str, head)).encode()])
-        self._write_identity({**identity, "number": config.number})
+        self._make_folder(" ".join(map(str, head)).encode(), {**identity, "number": config.number})
+        files.announce(epoch_folder, self.token)
         self.connection = socket.socket(fileno=started.socket.detach())
         environment = [pair for pair in config.env if not pair.startswith(_OF_THE_NODE)]
         environment += [os.fsencode(f"{name}={text}") for name, text in os.environ.items() if _is_of_the_node(name)]
@@ -90,12 +89,16 @@ class NodeLauncher:
             )
         )
 
-    def _write_identity(self, identity: dict[str, object]) -> None:
-        """Say who the node is, all at once."""
-        path = os.path.join(self.folder, files.NODE)
-        with open(path + ".new", "w") as file:
+    def _make_folder(self, head: bytes, identity: dict[str, object]) -> None:
+        """Make the folder with all its files at once: a disk may remember for a while that a file was missing."""
+        above, token = os.path.split(self.folder)
+        folder = os.path.join(above, files.UNFINISHED + token)
+        os.makedirs(folder, 0o700)
+        files.append(os.path.join(folder, os.path.basename(self.spool)), [head])
+        files.append(os.path.join(folder, files.TAKEN), [])
+        with open(os.path.join(folder, files.NODE), "w") as file:
             json.dump(identity, file)
-        os.rename(path + ".new", path)
+        os.rename(folder, self.folder)
 
     def beat(self) -> None:
         """Give a sign of life, if the disk takes it just now."""
