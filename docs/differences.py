@@ -162,9 +162,19 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("`depends_on_job` in KDL", "dropped", "the same as `depends_on`, with a notice; any other unknown node is an "
          "error"),
         ("expansions of one name", "several jobs of that name", "one job, with a notice"),
-        ("`schedule_nodes`, `slurm_schedulers`", "ask a cluster", "kept for a cluster; a run on this machine "
-         "starts the jobs here, and `check` says so"),
-        ("`on_worker_*` actions", "for each worker", "once in a run on this machine"),
+        ("`schedule_nodes`, `slurm_schedulers`", "submit allocations; `torc submit` starts them", "the same in "
+         "`resile run`, where [Slurm is](../guides/hpc.md#torc-files); elsewhere the jobs start on this machine, and "
+         "`check` says so"),
+        ("`schedule_nodes` of a worker that died", "lost", "done exactly once; a resume has all allocations that the "
+         "run had"),
+        ("`auto_schedule_on_ready_jobs`", "in its documents only", "a trigger of `schedule_nodes`: a job is ready, a "
+         "retried one too, and no allocation is there that may take it"),
+        ("a job whose `scheduler` has no allocation", "another allocation may take it, or it waits for ever", "it waits "
+         "for its own, and fails with the kind `spawn` after `queue_limit`"),
+        ("jobs in one allocation", "as many as have room, by the resources of each", "as many as have room if each "
+         "were the largest that may run there; `max_parallel_jobs` says it otherwise"),
+        ("`ntasks_per_node`", "never used", "an option of the allocation"),
+        ("`run_commands` on worker triggers", "for each worker", "once in a run"),
         ("`runtime`", "not enforced", "a limit; one hour by default, with a notice"),
         ("a job that a signal ended", "the code -1 or 137; it depends on how bash ran it", "128+N, always; rules "
          "for -1, for -N and for 128+N match it"),

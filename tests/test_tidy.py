@@ -80,21 +80,7 @@ DIALECT_NAMES = re.compile(r"prodigy|visor|torc|noetl", re.IGNORECASE)
 # Fields of the model that nothing reads yet, each with the reason it is there. A field that comes to be read must
 # leave this list, so it can only shrink. Fields are told apart by name only: one that shares its name with any
 # attribute that is read counts as read.
-CLUSTER = "the cluster executor reads it"
-UNREAD_FIELDS: dict[str, str] = {
-    "Allocation.persistent": CLUSTER,
-    "Allocation.scheduler": CLUSTER,
-    "Allocation.worker_parallel_max": CLUSTER,
-    "Allocation.worker_per_node": CLUSTER,
-    "Cluster.schedulers": CLUSTER,
-    "Cluster.wanted": CLUSTER,
-    "Scheduler.extra": CLUSTER,
-    "Workers.database_minutes_max": CLUSTER,
-    "Workers.expiration_buffer_seconds": CLUSTER,
-    "Workers.idle_seconds_max": CLUSTER,
-    "Workers.ignore_completion": CLUSTER,
-    "Workflow.cluster": CLUSTER,
-}
+UNREAD_FIELDS: dict[str, str] = {}
 
 
 @cache

@@ -11,6 +11,8 @@ from resile.core.events import (
     AttemptEnded,
     AttemptStarted,
     AttemptWithdrawn,
+    BlockEnded,
+    BlockSubmitted,
     CancelRequested,
     Capacity,
     ConditionAnswered,
@@ -29,6 +31,7 @@ from resile.core.events import (
     RunStarted,
     TimerFired,
     ValueAnswered,
+    WorkerStarted,
 )
 from resile.model.codec import content_hash
 from resile.model.failure import Failure, LogRange, Outcome, Usage
@@ -65,6 +68,9 @@ EVENTS: tuple[Event, ...] = (
     EpochStarted(11.5, True, "bob", None, (Remedy(1, "a", "oom", Grant(1 << 33, 2.5), True, FAILURE),)),
     ItemsRead(12.0, 2, "wf1_j2", (Item(7, {"path": "é"}), Item(9, None, (BROKEN,))), 4096, True),
     Redriven(13.0, "map", 5, "redrive-1", 4, "ann"),
+    BlockSubmitted(13.6, 1, "17"),
+    WorkerStarted(13.7, 1, "n1"),
+    BlockEnded(13.8, 1, "it was idle"),
     GroupsRead(13.5, "redrive-1", (LetterGroup("a[1]/map", 7, 5, 0, ({"scope": {"id": 3}},)),), 80, True),
 )
 

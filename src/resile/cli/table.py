@@ -80,7 +80,11 @@ _RUN = (
             _CREDENTIALS,
             _JUNIT,
             Option("--output DIR", "folder for the output of steps", kind="folder"),
-            Option("--executor FILE", "run the steps on the blocks of a cluster, as this TOML file says", kind="file"),
+            Option(
+                "--executor FILE",
+                "run the steps on a cluster, as this TOML file says; local: on this machine",
+                kind="file",
+            ),
             *LIMITS,
             *COMPILE_OPTIONS,
             *_WATCH,

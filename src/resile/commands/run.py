@@ -13,7 +13,7 @@ import msgspec
 from resile.commands.documents.runs import RunDocument, run_document
 from resile.commands.load import remember
 from resile.commands.start.call import Given, ResourceLimits, RunCall
-from resile.commands.start.notices import learned_lines, notices_of, warning_lines
+from resile.commands.start.notices import cluster_lines, learned_lines, notices_of, warning_lines
 from resile.commands.start.prepare import capacity_for, inputs_for, prepare
 from resile.commands.store_handle import StoreHandle
 from resile.core.actions import Note
@@ -106,7 +106,8 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     row, state = create(
         store, workflow, loaded.definition_of_run, first, output=output, directory=folder, labels=call.labels
     )
-    notices = [*warning_lines(loaded.warnings, call.path), *learned_lines(loaded.learned)]
+    told = [*warning_lines(loaded.warnings, call.path), *learned_lines(loaded.learned)]
+    notices = [*told, *cluster_lines(workflow)]
     with hold_lease(store, row.id) as lease:
         row = own_folder(store, row)
         if kept is not None:

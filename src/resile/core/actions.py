@@ -143,6 +143,14 @@ class KeepScope(Struct, frozen=True, gc=False):
     kept: KeptScope
 
 
+class ScheduleNodes(Struct, frozen=True, gc=False):
+    """Have this block: request it by the workflow's allocation with this index, unless it was requested before."""
+
+    block: int
+    allocation: int
+    because: int
+
+
 class StopEngine(Struct, frozen=True, gc=False):
     """Nothing is left to do: the run ended, or only parked failures remain."""
 
@@ -162,6 +170,7 @@ Order = (
     | SetTimer
     | ReadItems
     | ReadGroups
+    | ScheduleNodes
     | StopEngine
 )
 Record = Note | KeepLetter | DropLetter | KeepScope

@@ -306,6 +306,31 @@ class EpochStarted(_OfRun, frozen=True, tag="epoch_started"):
     learned: dict[str, int] = {}
 
 
+class _OfBlock(_OfRun, frozen=True):
+    """An event of one block of nodes that the core had requested."""
+
+    block: int
+
+
+class BlockSubmitted(_OfBlock, frozen=True, tag="block_submitted"):
+    """The batch system has taken a block as this `allocation`, or refused it with this `problem`."""
+
+    allocation: str = ""
+    problem: str = ""
+
+
+class WorkerStarted(_OfBlock, frozen=True, tag="worker_started"):
+    """A node of a block takes steps from now on."""
+
+    node: str
+
+
+class BlockEnded(_OfBlock, frozen=True, tag="block_ended"):
+    """A block is gone, with all its workers, and does not come again."""
+
+    reason: str = ""
+
+
 Event = (
     RunStarted
     | RunResumed
@@ -325,4 +350,7 @@ Event = (
     | RetryRequested
     | Redriven
     | GroupsRead
+    | BlockSubmitted
+    | WorkerStarted
+    | BlockEnded
 )

@@ -48,6 +48,10 @@ def react(state: State, event: events.Event) -> tuple[State, list[actions.Action
             converge(reaction)
         if state.phase == "ending" and driven:
             dispatch(reaction)
+        if state.blocks is not None:
+            from resile.core.scheduling.blocks import follow_triggers
+
+            follow_triggers(reaction, state.blocks)
     state.last_at = event.at
     if state.seq == before:
         # An event without a note still takes a number in the log.
@@ -89,6 +93,10 @@ def _run_started(reaction: Reaction, event: events.RunStarted) -> None:
         started["learned_memory_bytes"] = event.learned
     seq = reaction.note_run("playbook_started", "running", 0, **started)
     seq = reaction.note_run("workflow_initialized", "running", seq, steps=len(state.workflow.steps))
+    if state.workflow.cluster is not None:
+        from resile.core.scheduling.blocks import begin_blocks
+
+        begin_blocks(reaction, seq)
     open_root(reaction, seq, event.cached)
     if state.canceled:
         # Canceled before the start: cancel every job; `end` runs.
@@ -113,6 +121,10 @@ def _run_resumed(reaction: Reaction, event: events.RunResumed) -> None:
         from resile.core.fanout.redrive_groups import read_more
 
         reaction.order(read_more(state, state.redrive))
+    if state.blocks is not None:
+        from resile.core.scheduling.blocks import repeat_orders
+
+        repeat_orders(reaction, state.blocks, because)
     for job in state.jobs.values():
         _repeat_order(reaction, job, because)
     in_flight = [job for job in state.jobs.values() if job.runs_attempt]
@@ -221,6 +233,13 @@ def _epoch_started(reaction: Reaction, event: events.EpochStarted) -> None:
     begin_epoch(reaction, event)
 
 
+def _block_changed(reaction: Reaction, event: Any) -> None:
+    """Note what became of a block of nodes."""
+    from resile.core.scheduling.blocks import take_block_event
+
+    take_block_event(reaction, event)
+
+
 HANDLERS: dict[type, Callable[[Reaction, Any], None]] = {
     events.RunStarted: _run_started,
     events.RunResumed: _run_resumed,
@@ -240,4 +259,7 @@ HANDLERS: dict[type, Callable[[Reaction, Any], None]] = {
     events.RetryRequested: _retry_requested,
     events.Redriven: _redriven,
     events.GroupsRead: _groups_read,
+    events.BlockSubmitted: _block_changed,
+    events.WorkerStarted: _block_changed,
+    events.BlockEnded: _block_changed,
 }

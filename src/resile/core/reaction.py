@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from resile.core.actions import Action, AnswerCondition, Note
+from resile.core.block_state import Blocks
 from resile.core.scheduling.plan import queue_key
 from resile.core.scheduling.reservations import mark_active, mark_idle, resources_for
-from resile.core.state import NO_RULE, Job, Queue, Route, State
+from resile.core.state import NO_RULE, ROOT, Job, Queue, Route, State
 from resile.core.transitions import set_status
 from resile.model.limits import ROUTES_MAX
 from resile.model.rules import Trigger
@@ -149,6 +150,9 @@ class Reaction:
             queue = state.queues[key] = Queue()
         queue.push(job.id)
         state.touched.append(job.id)
+        if state.blocks is not None:
+            count_job(state.blocks, state.blocks.ready, job)
+            state.blocks.fresh.append(job.id)
 
     def settle(self, job: Job, status: Status, data: dict[str, Any], because: int = 0) -> None:
         """End a job for this visit: set its status, counters and note. dependencies.py informs its dependents."""
@@ -166,10 +170,19 @@ class Reaction:
             self.note_pair("step.exit", kind, job, data, because)
         else:
             self.note(kind, job, data, because)
+        if state.blocks is not None:
+            count_job(state.blocks, state.blocks.settled, job)
         is_end = job.step == state.plans[job.scope].end
         scope.open -= not is_end
         if scope.owner or (job.callers and not is_end):
             self.wakeups.append(job.id)
+
+
+def count_job(blocks: Blocks, counts: dict[int, int], job: Job) -> None:
+    """Count what a job did, where a trigger waits for that."""
+    if job.scope == ROOT and job.step in counts:
+        counts[job.step] += 1
+        blocks.is_due = True
 
 
 def has_turn(state: State, job: Job) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
+from resile.core.block_state import Blocks
 from resile.core.events import Capacity, Grant, Machine, Options
 from resile.core.fanout.progress import Fan, Redrive
 from resile.core.scheduling.plan import Plan, plan_of
@@ -179,11 +180,10 @@ class Scope(Struct, gc=False, omit_defaults=True, rename=_SCOPE_NAMES):
     Every scope but the root belongs to the job `owner`. A repair's scope holds the steps of that job's rule number
     `rule`; an item's those of the fan-out, for the `number`-th execution of `item`; a child's those of the other
     workflow, with its `inputs`. In a `stopped` scope no job starts any more. `waiting` counts the open needs of each
-    step, and `has_failed_need` lists the steps with a failed need. `first_failure` is the failure that failed the
-    scope. A `nested` scope has had inner scopes. A scope that is `kept_for_redrive` has dead letters inside; a repair's
-    then holds the `error` that it handles. `outputs` are the values that child workflows captured, by step;
-    `arc_arguments` those that arcs carry, by target step. `joining` steps were reached and wait for other paths.
-    `times` holds the times of all its jobs in one block of fixed size.
+    step, and `has_failed_need` lists the steps with a failed need. `first_failure` failed the scope. A `nested` scope
+    has had inner scopes. A scope that is `kept_for_redrive` has dead letters inside; a repair's then holds the `error`
+    that it handles. `outputs` are the values that child workflows captured, by step; `arc_arguments` those that arcs
+    carry, by target step. `joining` steps were reached and wait for other paths. `times` has those of all its jobs.
     """
 
     id: int
@@ -281,9 +281,8 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     `seq` is the number of the last note. `source` is the hash of the workflow file. `touched` lists the jobs whose row
     changed since the engine cleared it. Jobs up to `jobs_before` outside the root scope belong to earlier epochs.
     `items` counts the items of all fan-outs. The next event removes the `scopes_to_drop`: until then their last rows
-    can be read. `closed_map_totals` holds the totals of dropped fan-outs, by map. `ahead_candidates` are jobs that may
-    be reserved early. `grants` of recoveries are by the path of a job. `plans`, by scope id, are not in a snapshot; nor
-    is the workflow, except a `redefinition` of it.
+    can be read. `closed_map_totals` holds the totals of dropped fan-outs, by map. `ahead_candidates` may be reserved
+    early. `grants` are by the path of a job. Neither `plans` nor the workflow are in a snapshot, but a `redefinition`.
     """
 
     plans: ClassVar[Plans]
@@ -328,6 +327,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     grants: dict[str, Grant] = {}
     routes: list[Route] = []
     first_failure: Failed | None = None
+    blocks: Blocks | None = None
     touched: list[int] = []
 
     @property

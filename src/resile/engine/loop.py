@@ -42,7 +42,7 @@ from resile.engine.log_files import LogFiles
 from resile.engine.neighbours.lease_keeper import LeaseKeeper, OwnLease
 from resile.engine.outcomes import Observer, has_no_room
 from resile.errors import ResileError
-from resile.executors.contract import Adopted, Ended, Executor, Launch, Report, Returned, Started
+from resile.executors.contract import Adopted, Ended, Executor, Launch, Report, Returned, Scheduling, Started
 from resile.model.status import RunStatus
 from resile.store.contract import AttemptRow, Lease, Request, Store, Writer
 from resile.store.errors import StoreError, StoreFull
@@ -90,6 +90,7 @@ class Engine:
         listener: Listener,
         clock: Clock,
         monitor: Monitor | None = None,
+        scheduling: Scheduling | None = None,
         host: Host | None = None,
     ) -> None:
         """`host` drives many engines; without one this engine has a loop of its own."""
@@ -108,6 +109,7 @@ class Engine:
         self._logfiles = logfiles
         self._listener = listener
         self._monitor = monitor
+        self._scheduling = scheduling
         self._inbox: deque[tuple[Event, AttemptRow | None]] = deque()
         self._timers: list[tuple[float, int, int, bool, int]] = []
         self._launches: list[Launch] = []
@@ -244,6 +246,8 @@ class Engine:
 
     def _collect_reports(self) -> None:
         """Turn the executor's reports into events."""
+        if self._scheduling is not None:
+            self._inbox.extend((news, None) for news in self._scheduling.take_news())
         for report in self._executor.reports():
             key = (report.job, report.attempt)
             if type(report) in _BEGUN:
@@ -395,6 +399,9 @@ class Engine:
                 self._inbox.append((self._performer.read_items(order, self._clock.now()), None))
             case actions.ReadGroups():
                 self._inbox.append((self._performer.read_groups(order, self._clock.now()), None))
+            case actions.ScheduleNodes():
+                if self._scheduling is not None and not self._interrupts:
+                    self._scheduling.schedule(order)
             case actions.StopEngine():
                 self._stop = order.status
             case _:

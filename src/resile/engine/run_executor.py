@@ -11,7 +11,7 @@ from msgspec import Struct
 from resile.core.state import State
 from resile.engine.paths import claim_folders, epoch_folder, label
 from resile.engine.secrets import Hidden, encode_environment
-from resile.executors.contract import Executor
+from resile.executors.contract import Executor, Scheduling
 from resile.executors.fence import Fence
 from resile.executors.local.executor import LocalExecutor
 from resile.model.nested import steps_of, workflows_within
@@ -97,11 +97,12 @@ def make_executor(
     }
     commands: Executor
     if state.workflow.executor is not None:
-        from resile.executors.parsl.executor import ParslExecutor
+        from resile.executors.parsl.on_order.executor import open_blocks
 
-        chosen, sample = state.workflow.executor, state.workflow.monitor_seconds or 0.0
-        commands = ParslExecutor(
-            folder, settings=chosen, run=row.id, parallel=parallel, sample_seconds=sample, **settings
+        flow, who = state.workflow, {"run": row.id, "parallel": parallel}
+        chosen = state.workflow.executor
+        commands = open_blocks(
+            folder, chosen, flow.cluster, flow.steps, sample_seconds=flow.monitor_seconds, **who, **settings
         )
     elif hosting is not None:
         from resile.executors.shared.open_view import open_view
@@ -159,6 +160,17 @@ def _with_functions(
 def calls_functions(workflow: Workflow) -> bool:
     """Does a step call a Python function, here or in a workflow or a fan-out inside this one?"""
     return any(type(step.action) is Function for flow in workflows_within(workflow) for step in steps_of(flow))
+
+
+def scheduling_of(state: State, executor: Executor) -> Scheduling | None:
+    """What has the blocks that the core orders, where it orders any."""
+    if state.workflow.executor is None or not state.workflow.executor.on_order:
+        return None
+    from resile.executors.parsl.on_order.executor import OrderedExecutor
+    from resile.executors.split import Composite
+
+    commands = executor.commands if isinstance(executor, Composite) else executor
+    return commands if isinstance(commands, OrderedExecutor) else None
 
 
 def open_monitor(state: State, folder: str, executor: Executor) -> Monitor | None:

@@ -23,7 +23,7 @@ from resile.engine.neighbours.lease_keeper import LEASE_SECONDS
 from resile.engine.outcomes import Observer
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import digest
-from resile.engine.run_executor import Hosting, make_executor, open_fence, open_monitor
+from resile.engine.run_executor import Hosting, make_executor, open_fence, open_monitor, scheduling_of
 from resile.engine.secrets import Hidden, surroundings_of
 from resile.executors.contract import Executor
 from resile.model import codec
@@ -291,8 +291,7 @@ class Session:
         executor = self._given_executor
         if executor is None:
             name, offset = self._store.identity(row.id), self._clock.machine.clock_offset
-            confirm = partial(self._confirm, lease)
-            fence = open_fence(state, row, epoch, name, lease.number, confirm, hosting)
+            fence = open_fence(state, row, epoch, name, lease.number, partial(self._confirm, lease), hosting)
             executor = make_executor(
                 state, row, folder, parallel, epoch, name, env, own_env, hidden, launcher, offset, fence, hosting
             )
@@ -326,6 +325,7 @@ class Session:
             logfiles=LogFiles(executor, output, row.id, state, is_served=bool(self._api.url)),
             listener=self._listener,
             monitor=None if self._given_executor else open_monitor(state, folder, executor),
+            scheduling=scheduling_of(state, executor),
             clock=self._clock,
             host=host,
         )

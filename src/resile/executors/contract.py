@@ -16,6 +16,8 @@ from msgspec import Struct
 from resile.model.failure import LogRange
 
 if TYPE_CHECKING:
+    from resile.core.actions import ScheduleNodes
+    from resile.core.events import BlockEnded, BlockSubmitted, WorkerStarted
     from resile.executors.functions.calls import Call
 
 Stream = Literal["out", "err"]
@@ -249,3 +251,13 @@ class Executor(OutputReader, Protocol):
 
     def close(self, *, finished: bool = False) -> None:
         """Close the connection; attempts still running keep running. If `finished`, no attempt is open in the log."""
+
+
+class Scheduling(Protocol):
+    """Has the blocks of nodes that the core orders. The descriptor of the executor is readable when there are news."""
+
+    def schedule(self, order: ScheduleNodes) -> None:
+        """Have this block: submit it to the batch system, unless it is there."""
+
+    def take_news(self) -> list[BlockSubmitted | WorkerStarted | BlockEnded]:
+        """What became of blocks since the last call."""

@@ -4,13 +4,15 @@
     Allocation   when and how many of them to request, and how to place workers on their nodes
     Cluster      all of that, and the scheduler of each step
 
-The stored definition keeps them. No executor reads them: `check` says that the jobs start on this machine.
+The core decides when to request allocations, and the executor of blocks submits them. A run on one machine uses none
+of it.
 """
 
 from typing import Literal
 
 from msgspec import Struct
 
+AUTO = "auto_schedule_on_ready_jobs"
 Trigger = Literal[
     "on_workflow_start",
     "on_workflow_complete",
@@ -18,6 +20,7 @@ Trigger = Literal[
     "on_jobs_complete",
     "on_worker_start",
     "on_worker_complete",
+    "auto_schedule_on_ready_jobs",
 ]
 
 
@@ -31,7 +34,11 @@ class Scheduler(Struct, frozen=True, omit_defaults=True):
 
 
 class Allocation(Struct, frozen=True, omit_defaults=True):
-    """Request allocations on a trigger of these steps, or of the run where there are none."""
+    """Request `count` allocations on a trigger of these steps, or of the run where there are none.
+
+    A worker runs the steps of an allocation, or of each of its nodes (`worker_per_node`), so many at once. A
+    `persistent` request is made each time that its trigger holds, another one the first time.
+    """
 
     scheduler: str
     trigger: Trigger
@@ -43,12 +50,10 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
 
 
 class Workers(Struct, frozen=True, omit_defaults=True):
-    """When the workers of an allocation exit."""
+    """When the workers of an allocation exit: so long before its end, or after so long without work."""
 
     expiration_buffer_seconds: int = 60
     idle_seconds_max: int = 90
-    ignore_completion: bool = False
-    database_minutes_max: int = 20
 
 
 class Cluster(Struct, frozen=True, omit_defaults=True):
@@ -59,3 +64,10 @@ class Cluster(Struct, frozen=True, omit_defaults=True):
     wanted: dict[str, str] = {}
     nodes: dict[str, int] = {}
     workers: Workers = Workers()
+
+    def may_take(self, scheduler: str, step: str) -> bool:
+        """May a step run in the allocations of a scheduler? One that wants another, or more nodes, may not."""
+        return (
+            self.wanted.get(step, scheduler) == scheduler
+            and self.nodes.get(step, 1) <= self.schedulers[scheduler].nodes
+        )

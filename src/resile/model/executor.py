@@ -13,6 +13,7 @@ class ExecutorSettings(Struct, frozen=True, omit_defaults=True):
 
     An idle block ends after `idle_seconds`; one that has not started after `queue_limit_seconds` is reported. All nodes
     see `directory`. `worker_init` are shell commands that run on a node first; `address` is what nodes connect to.
+    With `on_order` blocks come when the actions of the workflow schedule them, otherwise they follow the work.
     """
 
     directory: str
@@ -30,6 +31,7 @@ class ExecutorSettings(Struct, frozen=True, omit_defaults=True):
     grace_seconds: float = 60.0
     worker_init: str = ""
     address: str = ""
+    on_order: bool = False
 
     @property
     def slots(self) -> int:

@@ -147,11 +147,11 @@ def test_warnings(text: str, message: str, hint: str) -> None:
 NOTICES = [
     (resources("num_cpus: 1, memory: 1g"), "no `runtime`: an hour is what Torc assumes"),
     (HEAD + JOB + "resource_monitor: {enabled: true}\n", "`resource_monitor` changes nothing"),
-    (HEAD + JOB + "compute_node_wait_for_new_jobs_seconds: 5\n", "`compute_node_wait_for_new_jobs_seconds` is kept"),
-    (HEAD + JOB + "slurm_defaults: {qos: high}\n", "`slurm_defaults` is kept for a cluster"),
+    (HEAD + JOB + "compute_node_wait_for_new_jobs_seconds: 5\n", "`compute_node_wait_for_new_jobs_seconds` is for"),
+    (HEAD + JOB + "slurm_defaults: {qos: high}\n", "`slurm_defaults` is for Slurm"),
     (HEAD + JOB + "actions: [{trigger_type: on_worker_start, action_type: run_commands, commands: x, "
      "persistent: true}]\n",
-     "a run on this machine has one worker"),
+     "commands run once, not for every worker"),
 ]  # fmt: skip
 
 

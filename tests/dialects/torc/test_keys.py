@@ -67,8 +67,7 @@ CHANGES: dict[tuple[str, str], tuple[str, str]] = {
         "\njobs: [{name: i, command: x}, {name: j, command: x, resource_requirements: r}]"
         for method in ("none", "gpus_runtime_memory")),
     **{("the file", f"compute_node_{key}"): ("jobs: []", f"jobs: []\ncompute_node_{key}: {value}") for key, value in (
-        ("expiration_buffer_seconds", 1), ("wait_for_new_jobs_seconds", 1), ("ignore_workflow_completion", "true"),
-        ("wait_for_healthy_database_minutes", 1))},
+        ("expiration_buffer_seconds", 1), ("wait_for_new_jobs_seconds", 1))},
     ("a job", "name"): (JOB, "name: z, command: x"),
     ("a job", "command"): (JOB, "name: a, command: y"),
     **{("a job", key): (JOB, f"{JOB}, {key}: {value}") for key, value in (
@@ -127,6 +126,11 @@ CHANGES: dict[tuple[str, str], tuple[str, str]] = {
         "granularity: time_series", "granularity: time_series, sample_interval_seconds: 2"),
 }  # fmt: skip
 LABELS = {
+    ("the file", "compute_node_ignore_workflow_completion"): "jobs: []\ncompute_node_ignore_workflow_completion: true",
+    (
+        "the file",
+        "compute_node_wait_for_healthy_database_minutes",
+    ): "jobs: []\ncompute_node_wait_for_healthy_database_minutes: 1",
     ("the file", "user"): "jobs: []\nuser: u",
     ("the file", "description"): "jobs: []\ndescription: d",
     ("the file", "project"): "jobs: []\nproject: p",

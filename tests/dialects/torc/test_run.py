@@ -316,7 +316,7 @@ actions: [{trigger_type: on_workflow_start, action_type: schedule_nodes, schedul
     runs.program.write(text)
     (file,) = runs.program.json("check", "flow.yaml")["files"]
     assert (file["dialect"], file["ok"], file["steps"]) == ("torc", True, 1)
-    assert [re.sub(" is kept.*", "", found["message"]) for found in file["diagnostics"]] == [
+    assert [re.sub(" is for Slurm.*", "", found["message"]) for found in file["diagnostics"]] == [
         "`slurm_schedulers`",
         "`schedule_nodes`",
     ]

@@ -32,6 +32,9 @@ def run(call: Call) -> int:
         from resile.cli.commands.plan import show_plan
 
         return show_plan(call, asked)
+    from resile.store.open import default_output
+
+    asked.cluster_folder = asked.output or default_output(call.database)
     return drive_run(call, lambda watch: call.client.run(asked, watch, call.launcher))
 
 

@@ -204,6 +204,13 @@ class Lines(Display):
                 return self._resume_line(data)
             case "attempt_adopted":
                 return f"{step} attempt adopted"
+            case "nodes_scheduled":
+                count = plural(len(data["blocks"]), "allocation")
+                return f"{data['trigger']}: {count} of {escape(data['scheduler'])} scheduled"
+            case "allocation_refused":
+                return f"allocation {data['block']} refused: {escape(data['reason'])}"
+            case "allocation_ended":
+                return f"allocation {data['block']} ended: {escape(data['reason'])}"
             case _:
                 return ""
 

@@ -10,6 +10,7 @@ EVENT_TYPES = (
     "step_skipped", "step_canceled", "step_parked", "step_judged", "items_listed", "map_progress", "item_dead_lettered",
     "circuit_opened", "circuit_half_opened", "circuit_closed", "threshold_reached", "errors_reported",
     "redrive_started", "redrive_finished", "run_resumed", "attempt_adopted", "attempt_lost", "cancel_requested",
+    "nodes_scheduled", "allocation_submitted", "allocation_refused", "worker_started", "allocation_ended",
     "workflow_completed", "workflow_failed", "workflow_canceled", "playbook_completed", "playbook_failed",
     "playbook_canceled",
 )  # fmt: skip

@@ -56,7 +56,9 @@ class RunCall(Struct):
     """The arguments of `resile run`; with a compiled `workflow` the file is not read.
 
     Steps run in `directory`; in the current folder if it is empty. With `cached` steps that did not change since the
-    last completed run of the workflow are taken over from it. `executor` is a file that says where attempts run.
+    last completed run of the workflow are taken over from it. `executor` is a file that says where attempts run, or
+    `local`: on this machine. With a `cluster_folder` a workflow that schedules nodes itself runs on Slurm, if it is
+    there, with this folder for output.
     """
 
     path: str
@@ -75,3 +77,4 @@ class RunCall(Struct):
     directory: str = ""
     cached: bool = False
     executor: str | None = None
+    cluster_folder: str | None = None

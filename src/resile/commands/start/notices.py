@@ -14,6 +14,7 @@ from resile.model.limits import size
 if TYPE_CHECKING:
     from resile.core.state import State
     from resile.errors import Diagnostic
+    from resile.model.workflow import Workflow
     from resile.store.contract import RunRow, Store
 
 WARNINGS_MAX = 20
@@ -23,6 +24,13 @@ def learned_lines(learned: dict[str, int]) -> list[str]:
     """What was learned about the memory of steps, a line for each; of very many the first ones."""
     lines = [f"{name} asks for {size(count)}: what it needed in earlier runs" for name, count in learned.items()]
     return lines[:WARNINGS_MAX]
+
+
+def cluster_lines(workflow: Workflow) -> list[str]:
+    """What a caller should know of a run whose file schedules its nodes."""
+    if workflow.executor is None or not workflow.executor.on_order or workflow.executor.provider != "slurm":
+        return []
+    return ["the jobs run on Slurm, in allocations that the file schedules; `--executor local` runs them here"]
 
 
 def warning_lines(warnings: Iterable[Diagnostic], file: str) -> list[str]:

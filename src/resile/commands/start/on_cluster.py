@@ -11,6 +11,7 @@ from resile.core.events import Capacity
 from resile.engine.resources import AHEAD, CPUS_MAX, GPUS_MAX, MEMORY_BYTES_MAX
 from resile.errors import ResileError
 from resile.executors.contract import Share
+from resile.executors.parsl.on_order.shapes import shape_of_request, with_scheduler
 from resile.executors.parsl.pools import Shape, shape_of
 from resile.model.executor import POOLS_MAX, ExecutorSettings
 from resile.model.nested import steps_of, workflows_within
@@ -18,18 +19,27 @@ from resile.model.workflow import Workflow
 
 _COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "lsf": "bsub"}
 _PLAIN_PATH = re.compile(r"[\w/.+,@:=%~-]+")
+# The word for `--executor`: on this machine.
+LOCAL = "local"
 INSTALL = "pip install 'resile[cluster]'"
 
 
-def place_on_cluster(workflow: Workflow, path: str | None) -> Workflow:
-    """The workflow with the executor of a file, or its own; refused where it can't run."""
-    settings = workflow.executor
-    if path is not None:
+def place_on_cluster(workflow: Workflow, path: str | None, folder: str | None = None) -> Workflow:
+    """The workflow with the executor of a file, its own, or Slurm; refused where it can't run.
+
+    A workflow that schedules nodes itself runs on Slurm if that is here and there is a `folder` for output.
+    """
+    settings = None if path == LOCAL else workflow.executor
+    if path not in (None, LOCAL):
         from resile.dialects.executor_file import read_executor_file
 
         settings = read_executor_file(path)
-    assert settings is not None
-    settings = replace(settings, directory=os.path.abspath(os.path.expanduser(settings.directory)))
+    elif path is None and settings is None and folder is not None:
+        settings = _slurm_settings(workflow, folder)
+    if settings is None:
+        return workflow if workflow.executor is None else replace(workflow, executor=None)
+    directory = os.path.abspath(os.path.expanduser(settings.directory))
+    settings = replace(settings, directory=directory, on_order=_comes_on_order(workflow, settings))
     _refuse_directory(settings)
     _refuse_missing(settings)
     workflow = replace(workflow, executor=settings)
@@ -43,6 +53,45 @@ def place_on_cluster(workflow: Workflow, path: str | None) -> Workflow:
             hint="let more steps have the same `resources`",
         )
     return workflow
+
+
+def _comes_on_order(workflow: Workflow, settings: ExecutorSettings) -> bool:
+    """Do blocks come when actions schedule them? Other batch systems than Slurm have no such schedulers."""
+    return (
+        settings.provider in ("slurm", "local") and workflow.cluster is not None and bool(workflow.cluster.allocations)
+    )
+
+
+def _slurm_settings(workflow: Workflow, folder: str) -> ExecutorSettings | None:
+    """The settings of a workflow that schedules nodes itself, where Slurm is; None where it is not.
+
+    Where Slurm is, but can't be used, the jobs must not start on a login node by mistake.
+    """
+    import shutil
+    from importlib.util import find_spec
+
+    from resile.executors.parsl import slurm
+
+    cluster = workflow.cluster
+    if cluster is None or not cluster.allocations or shutil.which("sbatch") is None or not slurm.is_there():
+        return None
+    answer = slurm.ping()
+    if not answer:
+        return None
+    hint = f"`--executor {LOCAL}` starts the jobs on this machine"
+    if "UP" not in answer:
+        message = f"the file schedules nodes of Slurm, which is down: {answer}"
+        raise ResileError("slurm-failed", message, hint=f"try again later, or {hint}")
+    if find_spec("parsl") is None:
+        message = "the file schedules nodes of Slurm: that needs Parsl, which is not installed"
+        raise ResileError("not-installed", message, hint=f"install it with: {INSTALL}; or {hint}")
+    workers = cluster.workers
+    return ExecutorSettings(
+        folder,
+        "slurm",
+        idle_seconds=float(workers.idle_seconds_max),
+        grace_seconds=float(workers.expiration_buffer_seconds),
+    )
 
 
 def _refuse_directory(settings: ExecutorSettings) -> None:
@@ -77,22 +126,35 @@ def _refuse_missing(settings: ExecutorSettings) -> None:
 
 
 def shapes_of(workflow: Workflow) -> dict[Shape, list[str]]:
-    """The shapes that the steps of a workflow ask for, and the steps."""
-    assert workflow.executor is not None
+    """The shapes that the steps of a workflow ask for, and the steps; or those of its requests, and the schedulers."""
+    settings, cluster = workflow.executor, workflow.cluster
+    assert settings is not None
     found: dict[Shape, list[str]] = {}
+    if settings.on_order and cluster is not None:
+        for one in cluster.allocations:
+            found.setdefault(shape_of_request(cluster, one, workflow.steps), []).append(one.scheduler)
+        return found
     for flow in workflows_within(workflow):
         for step in steps_of(flow):
             asked = step.resources
             share = Share() if asked is None else Share(asked.cpus, asked.memory_bytes, asked.gpus)
             limit = step.timeout_seconds or (asked.runtime_seconds if asked is not None else None) or 0.0
-            found.setdefault(shape_of(workflow.executor, share, limit), []).append(step.name)
+            shape = shape_of(settings, share, limit)
+            if cluster is not None:
+                shape = with_scheduler(shape, settings, cluster, step.name)
+            found.setdefault(shape, []).append(step.name)
     return found
 
 
 def cluster_capacity(workflow: Workflow, parallel: int | None) -> Capacity:
-    """The capacity of an engine whose attempts run elsewhere: all blocks, for each shape."""
+    """The capacity of an engine whose attempts run elsewhere: all blocks, for each shape.
+
+    Where blocks come on order all steps may wait for them: some wait for blocks that come later than others.
+    """
     assert workflow.executor is not None
     slots = workflow.executor.slots * len(shapes_of(workflow))
+    if workflow.executor.on_order:
+        slots = len(workflow.steps) + 1
     return Capacity(
         parallel=slots if parallel is None else parallel,
         ahead=AHEAD,

@@ -56,11 +56,12 @@ def prepare_loaded(
         loaded = msgspec.structs.replace(loaded, workflow=leave_out(loaded.workflow, call.choice), is_changed=True)
     if steps_with_inner_workflows((*loaded.workflow.steps, loaded.workflow.end)):
         loaded = _settle_isolation(loaded, call.directory or os.getcwd())
-    if call.executor is not None or loaded.workflow.executor is not None:
+    if call.executor is not None or loaded.workflow.executor is not None or loaded.workflow.cluster is not None:
         from resile.commands.start.on_cluster import place_on_cluster
 
-        placed = place_on_cluster(loaded.workflow, call.executor)
-        loaded = msgspec.structs.replace(loaded, workflow=placed, is_changed=True)
+        placed = place_on_cluster(loaded.workflow, call.executor, call.cluster_folder)
+        if placed is not loaded.workflow:
+            loaded = msgspec.structs.replace(loaded, workflow=placed, is_changed=True)
     workflow = loaded.workflow
     if not call.force:
         _refuse_missing(loaded)

@@ -128,6 +128,10 @@ def begin_epoch(reaction: Reaction, event: EpochStarted) -> None:
     _keep_fans(state, {number for number, kept in is_kept.items() if kept})
     _reset_counters(reaction, keeps=event.failed_only or event.again is not None)
     because = reaction.note_run("run_resumed", "running", state.seq, **more)
+    if state.workflow.cluster is not None:
+        from resile.core.scheduling.blocks import begin_blocks
+
+        begin_blocks(reaction, because)
     if remedies is None:
         open_root(reaction, because)
     else:

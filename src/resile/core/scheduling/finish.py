@@ -39,9 +39,14 @@ def converge(reaction: Reaction) -> None:
         # A killed repair may outlive its owner for a moment; `end` waits for all attempts.
         if not scope.open and not state.in_flight:
             state.phase = "ending"
+            if state.blocks is not None:
+                from resile.core.scheduling.blocks import complete_workflow
+
+                complete_workflow(reaction, state.blocks)
             reaction.wake(state.end_of(scope), state.seq)
     if state.phase == "ending" and state.end_of(scope).status in TERMINAL:
-        _conclude(reaction)
+        if state.blocks is None or all(block.tried for block in state.blocks.open.values()):
+            _conclude(reaction)
     elif state.parked and not state.active and (state.redrive is None or not state.redrive.reading):
         reaction.order(StopEngine("parked", state.seq))
 

@@ -7,7 +7,9 @@
 
 A run on one machine has one worker. The commands of an action run in the output directory, up to the first that fails.
 A failed action is tolerated.
-`schedule_nodes` starts no process: it is stored for a cluster.
+`schedule_nodes` starts no process: on a cluster, it requests allocations at the same events, and where a job is ready
+without one (`auto_schedule_on_ready_jobs`). An action about ready jobs then holds before the commands that those jobs
+wait for, because these need nodes, too.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from resile.dialects.torc.jobs import Datum, Job
 from resile.dialects.torc.keys import ACTION
 from resile.dialects.torc.values import read_list
 from resile.errors import shorten
+from resile.model.cluster import AUTO
 
 _ABOUT_JOBS = ("on_jobs_ready", "on_jobs_complete")
+_MAY_BE_ABOUT_JOBS = (*_ABOUT_JOBS, AUTO)
 _AT_START = ("on_workflow_start", "on_worker_start")
 _AT_END = ("on_workflow_complete", "on_worker_complete")
 _IN_OUTPUT = 'mkdir -p "$RESILE_OUTPUT_DIR" && cd "$RESILE_OUTPUT_DIR" || exit; '
@@ -51,10 +55,10 @@ def read_actions(
     schedulers: dict[str, Node],
     names: Names,
     machines: dict[str, int],
-) -> tuple[list[Action], list[Node]]:
+) -> tuple[list[Action], list[dict[str, Any]]]:
     """Read the actions that run commands, and those that request machines for jobs that use several `machines`."""
     actions: list[Action] = []
-    allocations: list[Node] = []
+    allocations: list[dict[str, Any]] = []
     for entry, fields in read_list(reading, node, ACTION, "trigger_type", "action_type"):
         trigger, kind = fields["trigger_type"], fields["action_type"]
         chosen = _find_jobs(reading, entry, fields, jobs, names)
@@ -65,14 +69,19 @@ def read_actions(
         needed = "commands" if is_commands else "scheduler"
         if needed not in entry.entries or (is_commands and not fields.get("commands")):
             reading.report.error("value", f"`{kind}` needs `{needed}`", entry)
+        elif is_commands and trigger == AUTO:
+            reading.report.error("conflict", f"`{AUTO}` has no meaning with `{kind}`", entry)
         elif is_commands:
             if fields.get("persistent"):
                 place = entry.entries["persistent"][0]
-                reading.report.notice("persistent", "a run on this machine has one worker: this runs once", place)
+                reading.report.notice("persistent", "commands run once, not for every worker", place)
             actions.append(Action(trigger, fields["commands"], chosen, entry))
         elif names.find_known({fields["scheduler"].text: fields["scheduler"]}, schedulers, "scheduler"):
             report_cluster_only(reading, entry, "`schedule_nodes`")
             _refuse_idle_machines(reading, entry, fields, jobs, schedulers, machines)
+            if trigger == "on_worker_start" and fields.get("persistent"):
+                message = "each worker that starts schedules nodes, whose workers schedule more, until the run ends"
+                reading.report.warning("persistent", message, entry.entries["persistent"][0])
             allocation = {
                 "scheduler": fields["scheduler"],
                 "trigger": trigger,
@@ -82,7 +91,7 @@ def read_actions(
                 "worker_parallel_max": fields.get("max_parallel_jobs"),
                 "persistent": fields.get("persistent", False),
             }
-            allocations.append(node_of(allocation, entry))
+            allocations.append(allocation | {"at": entry})
     return actions, allocations
 
 
@@ -112,16 +121,16 @@ def _find_jobs(
 ) -> tuple[str, ...]:
     """Find the jobs that an action names or matches."""
     given = [key for key in ("jobs", "job_name_regexes") if key in entry.entries]
-    if fields["trigger_type"] not in _ABOUT_JOBS:
+    if fields["trigger_type"] not in _MAY_BE_ABOUT_JOBS:
         for key in given:
             message = f"`{key}` changes nothing: `{fields['trigger_type']}` is not about single jobs"
             reading.report.warning("conflict", message, entry.entries[key][0], hint=f"take `{key}` out")
-    elif not given:
+    elif not given and fields["trigger_type"] in _ABOUT_JOBS:
         hint = "list `jobs` or `job_name_regexes`"
         reading.report.error("value", f"`{fields['trigger_type']}` needs to know of which jobs", entry, hint=hint)
     listed = names.find_known({node.text: node for node in fields.get("jobs", ())}, jobs, "job")
     matching = names.find_matching({node.text: node for node in fields.get("job_name_regexes", ())}, jobs, "job")
-    return tuple(dict.fromkeys((*listed, *matching))) if fields["trigger_type"] in _ABOUT_JOBS else ()
+    return tuple(dict.fromkeys((*listed, *matching))) if fields["trigger_type"] in _MAY_BE_ABOUT_JOBS else ()
 
 
 class Steps(Struct):
@@ -181,6 +190,28 @@ def place_actions(reading: Reading, steps: Steps, actions: list[Action], user_da
     last = _triggered_by(_AT_END, actions)
     if last:
         steps.add("end", last[0].node, _keys_of(reading, last, user_data))
+
+
+def place_allocations(steps: Steps, allocations: list[dict[str, Any]], jobs: dict[str, Job]) -> list[Node]:
+    """Make the requests for allocations, with the steps of their triggers."""
+    placed: list[Node] = []
+    for one in allocations:
+        given = {key: value for key, value in one.items() if key != "at"}
+        chains = [_commands_before(steps, job, jobs) for job in given["steps"]]
+        if given["trigger"] == "on_jobs_ready":
+            given["steps"] = tuple(dict.fromkeys(chain[-1] for chain in chains))
+        elif given["trigger"] == AUTO:
+            given["steps"] = tuple(dict.fromkeys(name for chain in chains for name in chain))
+        placed.append(node_of(given, one["at"]))
+    return placed
+
+
+def _commands_before(steps: Steps, job: str, jobs: dict[str, Job]) -> list[str]:
+    """A job, and the steps of actions that it waits for, the first that runs last."""
+    chain = [job]
+    while earlier := [need for need in steps.needs[chain[-1]] if need.removesuffix("|") not in jobs]:
+        chain.append(earlier[0])
+    return chain
 
 
 def _triggered_by(triggers: tuple[str, ...], actions: list[Action]) -> list[Action]:

@@ -1,4 +1,4 @@
-"""The cluster settings of a Torc file: stored for an executor with a cluster, and reported as unused.
+"""The cluster settings of a Torc file, for an executor with a cluster; a run on one machine does without them.
 
 slurm_schedulers, slurm_defaults    -> Scheduler
 actions with schedule_nodes         -> Allocation
@@ -8,6 +8,7 @@ compute_node_...                    -> Workers
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
@@ -21,11 +22,16 @@ from resile.model.cluster import Workers
 WALLTIME_SECONDS_DEFAULT = 3_600.0
 _OPTIONS = ("account", "partition", "mem", "gres", "qos", "tmp", "ntasks_per_node")
 _NOT_DEFAULTS = ("partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name")
+# By these Resile knows its allocations again.
+_RESERVED = ("array", "clusters", "comment", "error", "output", "parsable", "requeue", "wait", "wrap")
+_OPTION = re.compile(r"[a-z][a-z0-9-]*")
 _WORKERS = {
     "compute_node_expiration_buffer_seconds": "expiration_buffer_seconds",
     "compute_node_wait_for_new_jobs_seconds": "idle_seconds_max",
-    "compute_node_ignore_workflow_completion": "ignore_completion",
-    "compute_node_wait_for_healthy_database_minutes": "database_minutes_max",
+}
+_LABELS = {
+    "compute_node_ignore_workflow_completion": "allocations end with their run",
+    "compute_node_wait_for_healthy_database_minutes": "allocations do not use the database",
 }
 
 
@@ -40,6 +46,7 @@ def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> 
         if "num_nodes" in node.entries:
             place = node.entries["num_nodes"][0]
             reading.report.notice("alias", "`num_nodes` is taken as `nodes` here", place, hint="write `nodes`")
+        _refuse_lines(reading, node)
         scheduler = {
             "walltime_seconds": given.get("walltime", WALLTIME_SECONDS_DEFAULT),
             "nodes": given.get("nodes", 1),
@@ -54,11 +61,28 @@ def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> 
 
 
 def _read_defaults(reading: Reading, given: dict[str, Scalar]) -> dict[str, str]:
-    """Read the common options of all schedulers."""
-    for name in [key for key in given if key.replace("_", "-") in _NOT_DEFAULTS]:
-        hint = "write it into each scheduler"
-        reading.report.error("value", f"`{shorten(name)}` can't be a default of schedulers", given[name], hint=hint)
-    return {name.replace("_", "-"): value.text for name, value in given.items()}
+    """Read the common options of all schedulers; `true` is an option without a value, `false` none."""
+    result: dict[str, str] = {}
+    for name, value in given.items():
+        option = name.replace("_", "-")
+        if option in _NOT_DEFAULTS:
+            hint = "write it into each scheduler"
+            reading.report.error("value", f"`{shorten(name)}` can't be a default of schedulers", value, hint=hint)
+        elif option in _RESERVED:
+            reading.report.error("value", f"`{shorten(name)}` is an option that Resile itself needs", value)
+        elif not _OPTION.fullmatch(option) or not value.text.isprintable():
+            reading.report.error("value", f"`{shorten(name)}` is no option of `sbatch` in one line", value)
+        elif value.value is not False:
+            result[option] = "" if value.value is True else value.text
+    return result
+
+
+def _refuse_lines(reading: Reading, scheduler: Mapping) -> None:
+    """Refuse values that would be more than one line of a script."""
+    for key in _OPTIONS:
+        value = scheduler.entries[key][1] if key in scheduler.entries else None
+        if isinstance(value, Scalar) and not value.text.isprintable():
+            reading.report.error("value", f"`{key}` must be one line of printable characters", value)
 
 
 def make_cluster(reading: Reading, root: Mapping, fields: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
@@ -70,6 +94,9 @@ def make_cluster(reading: Reading, root: Mapping, fields: dict[str, Any], parts:
             report_cluster_only(reading, root.entries[key][0], f"`{key}`")
             if key in fields and fields[key] != getattr(usual, field):
                 workers[field] = fields[key]
+    for key, why in _LABELS.items():
+        if key in root.entries:
+            reading.report.notice("label", f"`{key}` changes nothing: {why}", root.entries[key][0])
     if cluster or workers:
         cluster["workers"] = workers
     return cluster
@@ -77,5 +104,5 @@ def make_cluster(reading: Reading, root: Mapping, fields: dict[str, Any], parts:
 
 def report_cluster_only(reading: Reading, place: Node, what: str) -> None:
     """Report that a key has no effect on one machine."""
-    message = f"{what} is kept for a cluster: a run on this machine starts the jobs here"
+    message = f"{what} is for Slurm: a run on this machine starts the jobs here"
     reading.report.notice("cluster", message, place)

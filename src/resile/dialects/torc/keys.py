@@ -1,20 +1,21 @@
 """The key tables of a Torc file: every key with its reader and its documentation; one table for each mapping.
 
-The keys are those of Torc 0.10 and, for labels, of later versions. Keys that only matter on a cluster are stored in the
-definition with a notice; no key is dropped.
+The keys are those of Torc 0.10 and, for labels, of later versions. Keys that only matter on Slurm have a notice; no key
+is dropped.
 """
 
 from __future__ import annotations
 
+from typing import get_args
+
 from resile.dialects.reading.key_tables import Key, key_table
 from resile.dialects.reading.values import boolean, integer, memory, non_empty, one_of, text
 from resile.dialects.torc import values as read
+from resile.model.cluster import Trigger
 from resile.model.limits import PARALLEL_MAX, RETRIES_MAX
 
 COUNT_MAX = 1_000_000
-TRIGGERS = tuple(f"on_{event}" for event in (
-    "workflow_start", "workflow_complete", "jobs_ready", "jobs_complete", "worker_start", "worker_complete",
-))  # fmt: skip
+TRIGGERS = get_args(Trigger)
 SORT_METHODS = ("gpus_runtime_memory", "gpus_memory_runtime", "none")
 _NAMES = "name or list of names"
 _PATTERNS = "regular expression or list of them"
@@ -43,7 +44,7 @@ JOB = key_table(
     Key("input_user_data_regexes", _PATTERNS, "The same, by regular expressions.", read.texts),
     Key("output_user_data", _NAMES, "Data that the job writes.", read.texts),
     Key("output_user_data_regexes", _PATTERNS, "The same, by regular expressions.", read.texts),
-    Key("scheduler", "name", "The scheduler for the job on a cluster.", read.named_text),
+    Key("scheduler", "name", "The scheduler whose allocations run the job, on Slurm.", read.named_text),
     *_PARAMETER_KEYS,
 )  # fmt: skip
 FILE = key_table(
@@ -94,7 +95,7 @@ SCHEDULER = key_table(
     Key("gres", "text", "Other resources of a node.", text),
     Key("qos", "text", "Quality of service.", text),
     Key("tmp", "text", "Disk of a node.", text),
-    Key("ntasks_per_node", "integer", "Tasks on a node.", integer(1, PARALLEL_MAX)),
+    Key("ntasks_per_node", "integer", "Tasks on a node, for `srun` in jobs.", integer(1, PARALLEL_MAX)),
     Key("extra", "text", "Other options, passed unchanged.", text),
 )  # fmt: skip
 ACTION = key_table(
@@ -108,8 +109,9 @@ ACTION = key_table(
     one_of("scheduler_type", "The kind of scheduler.", "slurm"),
     Key("num_allocations", "integer", "The number of allocations to request.", integer(1, PARALLEL_MAX)),
     Key("start_one_worker_per_node", "boolean", "`true`: start a worker on each machine.", boolean),
-    Key("max_parallel_jobs", "integer", "How many jobs a worker runs at once.", integer(1, PARALLEL_MAX)),
-    Key("persistent", "boolean", "`true`: the action happens for every worker.", boolean),
+    Key("max_parallel_jobs", "integer", "How many jobs a worker runs at once; by default as many as fit.",
+        integer(1, PARALLEL_MAX)),
+    Key("persistent", "boolean", "`true`: nodes are scheduled each time that the trigger holds.", boolean),
 )  # fmt: skip
 MONITOR = key_table(
     "`resource_monitor`",
@@ -133,15 +135,18 @@ WORKFLOW = key_table(
     Key("user_data", "list of data", "JSON by name."),
     Key("resource_requirements", "list", "Shares of the machine by name."),
     Key("failure_handlers", "list", "Rules by name."),
-    Key("slurm_schedulers", "list", "Kinds of allocations by name; kept for a cluster."),
-    Key("slurm_defaults", "mapping", "Options of every scheduler; kept for a cluster.", read.options),
+    Key("slurm_schedulers", "list", "Kinds of allocations by name, for Slurm."),
+    Key("slurm_defaults", "mapping", "Options of every scheduler, for Slurm.", read.options),
     Key("actions", "list of actions", "Actions at events of the run."),
     Key("resource_monitor", "mapping", "Samples of running jobs; peaks are always measured."),
     Key("use_pending_failed", "boolean", "`true`: park a failure that no rule answers.", boolean),
     one_of("jobs_sort_method", "The order in which ready jobs start.", *SORT_METHODS),
-    Key("compute_node_expiration_buffer_seconds", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),
-    Key("compute_node_wait_for_new_jobs_seconds", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),
-    Key("compute_node_ignore_workflow_completion", "boolean", "Kept for a cluster.", boolean),
-    Key("compute_node_wait_for_healthy_database_minutes", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),
+    Key("compute_node_expiration_buffer_seconds", "integer",
+        "On Slurm, so long before its end an allocation ends its jobs; 60 by default.", integer(0, COUNT_MAX)),
+    Key("compute_node_wait_for_new_jobs_seconds", "integer",
+        "On Slurm, an allocation without jobs ends after so long; 90 by default.", integer(0, COUNT_MAX)),
+    Key("compute_node_ignore_workflow_completion", "boolean", "A label: allocations end with their run.", boolean),
+    Key("compute_node_wait_for_healthy_database_minutes", "integer",
+        "A label: allocations do not use the database.", integer(0, COUNT_MAX)),
 )  # fmt: skip
 TABLES = (WORKFLOW, JOB, FILE, USER_DATA, RESOURCES, HANDLER, RULE, SCHEDULER, ACTION, MONITOR)

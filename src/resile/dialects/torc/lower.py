@@ -16,7 +16,7 @@ from resile.dialects.native.nodes import WorkflowPart, items_of, node_of, sequen
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_mapping
-from resile.dialects.torc.actions import Steps, place_actions, read_actions, whatever_became_of
+from resile.dialects.torc.actions import Steps, place_actions, place_allocations, read_actions, whatever_became_of
 from resile.dialects.torc.cluster import make_cluster, read_schedulers, report_cluster_only
 from resile.dialects.torc.commands import command_of, escape_references, torc_on_path
 from resile.dialects.torc.dependencies import Dependencies
@@ -77,7 +77,7 @@ class Lowering:
         place_actions(self.reading, steps, actions, self.user_data)
         self._report_steps(len(steps.entries) - ("end" in steps.entries) - len(self.jobs))
         self._check_used()
-        return self._make_tree(steps, allocations)
+        return self._make_tree(steps, place_allocations(steps, allocations, self.jobs))
 
     def _make_tree(self, steps: Steps, allocations: list[Node]) -> Mapping:
         """Make the tree of the workflow with these steps."""

@@ -10,15 +10,16 @@ A thread tends the pools: it starts Parsl, follows the work with blocks, and loo
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from typing import Any
 
 from msgspec.structs import replace
 
-from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Records, Report, Started, Withdrawn
 from resile.executors.fence import Fence
 from resile.executors.local import processes, wire
@@ -28,11 +29,13 @@ from resile.executors.parsl.cleanup import end_blocks, first_number
 from resile.executors.parsl.former import Former
 from resile.executors.parsl.node import files
 from resile.executors.parsl.nodes import Happening, Key, Node, Nodes
+from resile.executors.parsl.on_order.shapes import settings_of, with_scheduler
 from resile.executors.parsl.orders import BATCH_MAX, Durations, Item
 from resile.executors.parsl.pools import Pool, Shape, now, shape_of
 from resile.executors.parsl.providers import provider_maker
 from resile.executors.parsl.tasks import encode_config, encode_task
-from resile.executors.parsl.verdicts import Verdicts, missing, name_of, never_started, refusal_of, with_memory
+from resile.executors.parsl.verdicts import Verdicts, explain, missing, name_of, never_started, refusal_of, with_memory
+from resile.model.cluster import Cluster
 from resile.model.executor import POOLS_MAX, ExecutorSettings
 from resile.model.failure import LogRange
 from resile.model.folders import make_folder
@@ -52,6 +55,7 @@ class ParslExecutor(SegmentReader):
         folder: str,
         *,
         settings: ExecutorSettings,
+        cluster: Cluster | None = None,
         run: int,
         parallel: int,
         label: str,
@@ -66,6 +70,7 @@ class ParslExecutor(SegmentReader):
         super().__init__(os.path.abspath(folder))
         self._folder = os.path.abspath(folder)
         self._settings = settings
+        self._described = cluster
         self._parallel = parallel
         self._label = label
         self._fence = fence
@@ -84,7 +89,7 @@ class ParslExecutor(SegmentReader):
         self._items: dict[Key, Item] = {}
         self._waiting: dict[Shape, list[Key]] = {}
         self._pools: dict[Shape, Pool] = {}
-        self._make_provider = provider_maker(settings, run, label, first_number(settings, label))
+        self._make_provider = provider_maker(settings, run, label, self._numbers())
         self._durations = Durations()
         self._nodes = Nodes(self._folder)
         self._former = Former()
@@ -121,8 +126,7 @@ class ParslExecutor(SegmentReader):
                     # Others share the allocation: each keeps to what it asked for.
                     launch = replace(launch, memory_bytes=launch.share.memory_bytes)
                 self._items[key] = Item(launch=launch)
-                shape = shape_of(self._settings, launch.share, launch.timeout_seconds)
-                self._waiting.setdefault(shape, []).append(key)
+                self._waiting.setdefault(self._shape_of(launch), []).append(key)
             self._dispatch()
         self._has_work.set()
 
@@ -171,7 +175,7 @@ class ParslExecutor(SegmentReader):
             os.eventfd_read(self._wakeup_fd)
         with self._lock:
             if self._problem is not None:
-                raise _explain(self._problem)
+                raise explain(self._problem)
             self._collect()
             self._dispatch()
             ready, self._ready = self._ready, []
@@ -204,6 +208,15 @@ class ParslExecutor(SegmentReader):
         end_blocks(self._settings, self._label, self._nodes, keep=set())
 
     # --- on the way to a node
+
+    def _numbers(self) -> Iterator[int]:
+        """The numbers of the next blocks."""
+        return itertools.count(first_number(self._settings, self._label))
+
+    def _shape_of(self, launch: Launch) -> Shape:
+        """The shape of an attempt; a scheduler that its step wants is part of it."""
+        shape = shape_of(self._settings, launch.share, launch.timeout_seconds)
+        return shape if self._described is None else with_scheduler(shape, self._settings, self._described, launch.step)
 
     def _dispatch(self) -> None:
         """Submit what waits, as far as workers are there or about to be."""
@@ -274,8 +287,7 @@ class ParslExecutor(SegmentReader):
                 continue
             if self._give_up(key, item) and not item.is_killed:
                 item.submission, item.pool = "", None
-                shape = shape_of(self._settings, item.launch.share, item.launch.timeout_seconds)
-                self._waiting.setdefault(shape, []).insert(0, key)
+                self._waiting.setdefault(self._shape_of(item.launch), []).insert(0, key)
         self._has_work.set()
 
     def _give_up(self, key: Key, item: Item, order: bytes = files.REVOKE) -> bool:
@@ -415,15 +427,13 @@ class ParslExecutor(SegmentReader):
         tend_at = nodes_at = 0.0
         while not self._is_closed.is_set():
             with self._lock:
-                shapes = [shape for shape, keys in self._waiting.items() if keys and shape not in self._pools]
+                shapes = [shape for shape in self._needed_shapes() if shape not in self._pools]
             for shape in shapes:
                 self._open_pool(shape)
                 tend_at = 0.0
             if now() >= tend_at:
                 tend_at = now() + TEND_SECONDS
-                for pool in list(self._pools.values()):
-                    pool.tend(self._work_of(pool), now())
-                    self._refuse_stuck(pool)
+                self._tend_pools()
             with self._lock:
                 if now() >= nodes_at:
                     nodes_at = now() + NODES_SECONDS
@@ -434,6 +444,16 @@ class ParslExecutor(SegmentReader):
                 self._is_closed.wait(LOOK_SECONDS)
             else:
                 self._rest()
+
+    def _needed_shapes(self) -> list[Shape]:
+        """The shapes for which there must be a pool."""
+        return [shape for shape, keys in self._waiting.items() if keys]
+
+    def _tend_pools(self) -> None:
+        """Let blocks follow the work."""
+        for pool in list(self._pools.values()):
+            pool.tend(self._work_of(pool), now())
+            self._refuse_stuck(pool)
 
     def _rest(self) -> None:
         """Wait for work; blocks are tended meanwhile."""
@@ -448,10 +468,10 @@ class ParslExecutor(SegmentReader):
             if idle is None:
                 return
             self._pools.pop(idle).close(cancel=True)
-        pool = Pool(
-            self._next_index(),
+        pool = self._make_pool(
+            max((pool.index for pool in self._pools.values()), default=-1) + 1,
             shape,
-            self._settings,
+            settings_of(self._settings, shape),
             folder=self._folder,
             run_folder=os.path.join(self._cluster, f"parsl-{self._fence.number}"),
             make_provider=self._make_provider,
@@ -461,8 +481,8 @@ class ParslExecutor(SegmentReader):
             self._pools[shape] = pool
             self._dispatch()
 
-    def _next_index(self) -> int:
-        return max((pool.index for pool in self._pools.values()), default=-1) + 1
+    def _make_pool(self, *given: Any, **keys: Any) -> Pool:
+        return Pool(*given, **keys)
 
     def _work_of(self, pool: Pool) -> int:
         """How many attempts a pool has: those that run or wait in its blocks, and those that wait here."""
@@ -482,10 +502,3 @@ class ParslExecutor(SegmentReader):
                 mine = item.pool is pool or key in self._waiting.get(pool.shape, ())
                 if mine and item.node is None and self._give_up(key, item):
                     self._end(key, never_started(key, self._now(), f"no block came up within {limit:g} s: {reason}"))
-
-
-def _explain(problem: BaseException) -> BaseException:
-    """The error of a run whose blocks can't be tended."""
-    if isinstance(problem, ResileError):
-        return problem
-    return ResileError("executor-failed", f"Parsl failed: {problem}", hint="see the folder `cluster` of the run")

@@ -42,6 +42,21 @@ AGAIN_SECONDS_MAX = 30.0
 SILENT_SECONDS_MAX = 600.0
 
 
+class Kind(Struct, frozen=True):
+    """A kind of block that a workflow describes: the scheduler's name, its options and its nodes.
+
+    A block that comes `on_order` has one worker, or one `per_node`, which run as many attempts at once as fit, at most
+    `parallel` (0: no limit).
+    """
+
+    scheduler: str
+    options: tuple[str, ...] = ()
+    nodes: int = 1
+    per_node: bool = True
+    parallel: int = 0
+    on_order: bool = False
+
+
 class Shape(Struct, frozen=True):
     """What an attempt asks of a node; attempts of one shape share a pool."""
 
@@ -49,10 +64,12 @@ class Shape(Struct, frozen=True):
     memory_bytes: int = 0
     gpus: int = 0
     walltime_seconds: float = 0.0
+    kind: Kind | None = None
 
     def __str__(self) -> str:
         """The shape in words."""
         parts = [
+            f"scheduler {self.kind.scheduler!r}" if self.kind is not None else "",
             f"{self.cpus:g} CPUs" if self.cpus else "",
             f"{self.memory_bytes >> 20} MiB" if self.memory_bytes else "",
         ]
@@ -89,6 +106,9 @@ class Block(Struct):
 
 class Pool:
     """The blocks of one shape."""
+
+    # Do nodes get attempts before they have a free worker? Then another node that is free does not get them.
+    fetches_ahead = True
 
     def __init__(
         self,
@@ -138,11 +158,12 @@ class Pool:
         programs = sysconfig.get_path("scripts")
         archive = os.path.join(self._folder, files.CLUSTER, files.ARCHIVE)
         workers = settings.workers_per_node
+        slots = self._slots_on_node()
         agent = " ".join(map(_quote, (sys.executable, "-S", "-E", archive, self._folder, str(self.index))))
         threshold = max(2 * HEARTBEAT_SECONDS, min(HEARTBEAT_SECONDS_MAX, int(settings.idle_seconds)))
         times = f"{self._seconds_of_block():.3f} {settings.grace_seconds:.3f}"
         manager = f"{_quote(programs)}/{DEFAULT_LAUNCH_CMD}"
-        command = f"{agent} {{{{block_id}}}} {workers} {times} {settings.provider} {manager}"
+        command = f"{agent} {{{{block_id}}}} {slots} {times} {settings.provider} {manager}"
         executor = HighThroughputExecutor(
             label=f"pool-{self.index}",
             provider=provider,
@@ -151,7 +172,7 @@ class Pool:
             address=settings.address or ("127.0.0.1" if settings.provider == "local" else None),
             max_workers_per_node=workers,
             cores_per_worker=1e-9,
-            prefetch_capacity=workers,
+            prefetch_capacity=workers if self.fetches_ahead else 0,
             heartbeat_period=HEARTBEAT_SECONDS,
             heartbeat_threshold=threshold,
             block_error_handler=False,
@@ -161,6 +182,10 @@ class Pool:
         executor.run_dir = self._run_folder
         executor.start()
         self._executor = executor
+
+    def _slots_on_node(self) -> str:
+        """How many attempts run at once on a node, as the agent reads it (node/slots.py)."""
+        return str(self.settings.workers_per_node)
 
     def _seconds_of_block(self) -> float:
         """After which time a node ends what it runs, because its allocation is about to end; 0 for never."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from resile.model.executor import ExecutorSettings
 
 if TYPE_CHECKING:
-    from resile.executors.parsl.pools import Shape
+    from resile.executors.parsl.pools import Kind, Shape
 
 
-def provider_maker(settings: ExecutorSettings, run: int, label: str, first: int) -> Callable[[Shape], Any]:
-    """What makes a provider for a shape; blocks are named `resile-RUN-N`, with N from `first` on."""
-    numbers = itertools.count(first)
+def provider_maker(settings: ExecutorSettings, run: int, label: str, numbers: Iterator[int]) -> Callable[[Shape], Any]:
+    """What makes a provider for a shape; blocks are named `resile-RUN-N`, with the next of these numbers."""
 
     def make(shape: Shape) -> Any:
         return _MAKERS[settings.provider](settings, shape, run, label, numbers)
@@ -35,19 +33,33 @@ def _local(settings: ExecutorSettings, _shape: Shape, _run: int, _label: str, _n
     return LocalProvider(init_blocks=0, max_blocks=settings.blocks_max, worker_init=settings.worker_init)
 
 
+def _has(kind: Kind | None, *names: str) -> bool:
+    """Do the options of a kind of block begin with one of these names?"""
+    words = () if kind is None else kind.options
+    return any(word.startswith(f"--{name}") for option in words for word in option.split() for name in names)
+
+
 def _slurm(settings: ExecutorSettings, shape: Shape, run: int, label: str, numbers: Iterator[int]) -> Any:
     """Blocks that Slurm starts, each an allocation of its own."""
     from parsl.launchers import SimpleLauncher, SrunLauncher
     from parsl.providers import SlurmProvider
 
-    nodes = settings.nodes_per_block
-    workers = settings.workers_per_node
-    options = [f"#SBATCH --comment={label}", "#SBATCH --no-requeue"]
-    if shape.memory_bytes:
+    kind = shape.kind
+    nodes = settings.nodes_per_block if kind is None else kind.nodes
+    workers = settings.workers_per_node if kind is None or not kind.parallel else kind.parallel
+    given = {"partition": settings.partition, "account": settings.account, "qos": settings.qos}
+    options = [f"#SBATCH --{name}={value}" for name, value in given.items() if value]
+    if not _has(kind, "cpus", "ntasks"):
+        options.append(f"#SBATCH --cpus-per-task={math.ceil((shape.cpus or 1) * workers)}")
+    if shape.memory_bytes and (kind is None or not kind.on_order):
         # The agent and Parsl's own processes need some, too.
         options.append(f"#SBATCH --mem={math.ceil(shape.memory_bytes * workers / 2**20) + OWN_MIB}M")
-    if shape.gpus:
+    if shape.gpus and not _has(kind, "gpus", "gres"):
         options.append(f"#SBATCH --gpus-per-node={shape.gpus * workers}")
+    is_spread = kind is None or kind.per_node
+    # Of two directives the later one counts.
+    options += [f"#SBATCH {option}" for option in (() if kind is None else kind.options)]
+    options += [f"#SBATCH --comment={label}", "#SBATCH --no-requeue"]
 
     class NamedProvider(SlurmProvider):  # type: ignore[misc]
         """Names its jobs `resile-RUN-N`."""
@@ -58,7 +70,6 @@ def _slurm(settings: ExecutorSettings, shape: Shape, run: int, label: str, numbe
             del job_name
             name = f"resile-{run}-{next(numbers)}"
             before: str = self.scheduler_options
-            # Of two directives the later one counts.
             self.scheduler_options = f"{before}#SBATCH --job-name={name}\n"
             try:
                 return super().submit(command, tasks_per_node, name)
@@ -66,18 +77,14 @@ def _slurm(settings: ExecutorSettings, shape: Shape, run: int, label: str, numbe
                 self.scheduler_options = before
 
     return NamedProvider(
-        partition=settings.partition or None,
-        account=settings.account or None,
-        qos=settings.qos or None,
         nodes_per_block=nodes,
-        cores_per_node=math.ceil((shape.cpus or 1) * workers),
         init_blocks=0,
         max_blocks=settings.blocks_max,
         walltime=_walltime(shape.walltime_seconds or settings.walltime_seconds),
         scheduler_options="\n".join(options),
         worker_init=settings.worker_init,
         exclusive=False,
-        launcher=SrunLauncher() if nodes > 1 else SimpleLauncher(),
+        launcher=SrunLauncher(overrides=_ON_EACH_NODE) if nodes > 1 and is_spread else SimpleLauncher(),
         cmd_timeout=30,
     )
 
@@ -116,6 +123,8 @@ def _lsf(settings: ExecutorSettings, shape: Shape, _run: int, _label: str, _numb
     )
 
 
+# An agent uses all of its node, and steps may call `srun` themselves.
+_ON_EACH_NODE = "--ntasks-per-node=1 --cpu-bind=none --overlap"
 # What the agent, the launcher and Parsl's manager and workers need of a node's memory.
 OWN_MIB = 400
 _MAKERS = {"local": _local, "slurm": _slurm, "pbs": _pbs, "lsf": _lsf}

@@ -64,14 +64,22 @@ def is_there() -> bool:
     return shutil.which("squeue") is not None and shutil.which("scontrol") is not None
 
 
-def call(*words: str) -> tuple[int, str]:
-    """Run one of Slurm's commands; its exit code, and what it printed."""
+def ping() -> str:
+    """What Slurm says of its controllers, in one line; empty if no cluster is configured here."""
+    found = " ".join(call("scontrol", "ping", both=True)[1].split())
+    return found if " is UP" in found or " is DOWN" in found else ""
+
+
+def call(*words: str, both: bool = False) -> tuple[int, str]:
+    """Run one of Slurm's commands; its exit code, and what it printed; after a failure its errors, or `both`."""
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, str(error)
+    if both:
+        return done.returncode, f"{done.stdout}{done.stderr}"
     return done.returncode, done.stdout if not done.returncode else done.stderr.strip()
 
 

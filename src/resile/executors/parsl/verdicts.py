@@ -146,3 +146,10 @@ def with_memory(ended: Ended, limit_bytes: int) -> Ended:
 def never_started(key: Key, at: float, why: str) -> Ended:
     """The end of an attempt for which no block came."""
     return Ended(*key, at, at, 0, 0.0, 0, LogRange(""), "", ETIMEDOUT, "exec", evidence=why)
+
+
+def explain(problem: BaseException) -> BaseException:
+    """The error of a run whose blocks can't be tended."""
+    if isinstance(problem, ResileError):
+        return problem
+    return ResileError("executor-failed", f"Parsl failed: {problem}", hint="see the folder `cluster` of the run")

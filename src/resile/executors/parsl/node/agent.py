@@ -11,7 +11,8 @@ Some time before the allocation ends the agent ends them, with SIGTERM first, so
 
     usage: node.pyz FOLDER POOL BLOCK SLOTS SECONDS GRACE PROVIDER COMMAND...
 
-SECONDS is the time until then, 0 for never; GRACE is the time from then to the end.
+SECONDS is the time until then, 0 for never; GRACE is the time from then to the end. SLOTS is how many attempts run at
+once (slots.py).
 
 Only modules of Python itself are imported.
 """
@@ -35,6 +36,7 @@ from resile.executors.local import processes, wire
 from resile.executors.parsl.node import files
 from resile.executors.parsl.node.launchers import Config, Key, NodeLauncher
 from resile.executors.parsl.node.sampling import NodeSampler
+from resile.executors.parsl.node.slots import slots_on_node
 
 # The variable by which Parsl's workers find the agent.
 SOCKET_VARIABLE = "RESILE_NODE_SOCKET"
@@ -299,8 +301,10 @@ def _words(kind: bytes, job: int, attempt: int, submission: str) -> bytes:
 def main() -> None:
     """Run the agent of a node."""
     folder, pool, block, slots, seconds, grace, provider, *command = sys.argv[1:]
-    agent = Agent(folder, pool, block, int(slots), float(seconds), float(grace), provider)
+    count = slots_on_node(slots, os.environ)
+    agent = Agent(folder, pool, block, count, float(seconds), float(grace), provider)
     signal.signal(signal.SIGTERM, lambda *_: os.write(agent.signal_write, b"!"))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    agent.start_manager(command)
+    # The last of two options counts.
+    agent.start_manager([*command, f"--max_workers_per_node={count}"])
     sys.exit(agent.run())

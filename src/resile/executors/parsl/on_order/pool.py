@@ -1,0 +1,221 @@
+"""A pool of blocks that come on order: each has a number, is submitted once, and ends when it has been idle.
+
+A block that ends before a worker started in it is submitted again, later each time, unless it was canceled. A block of
+an engine that was killed goes on while it has attempts: it is submitted again when it has ended, but not if its time
+was over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from resile.errors import ResileError
+from resile.executors.parsl import slurm
+from resile.executors.parsl.node.slots import fit_word
+from resile.executors.parsl.pools import Block, Pool
+
+FORMER_SECONDS = 2.0
+
+
+class Numbers(Iterator[int]):
+    """The number of the block that is being submitted."""
+
+    def __init__(self) -> None:
+        self.current = 0
+
+    def __next__(self) -> int:
+        return self.current
+
+
+class Submitted(Struct, frozen=True):
+    """The batch system has a block, or refused it."""
+
+    block: int
+    allocation: str = ""
+    problem: str = ""
+
+
+class Begun(Struct, frozen=True):
+    """A worker started in a block."""
+
+    block: int
+    node: str
+
+
+class Over(Struct, frozen=True):
+    """A block is gone for good."""
+
+    block: int
+    reason: str
+
+
+Word = Submitted | Begun | Over
+
+
+class Former:
+    """The allocations of blocks that earlier engines submitted, the newest of each, by the numbers of the blocks."""
+
+    def __init__(self, run: int, label: str) -> None:
+        self._found: dict[int, slurm.Allocation] = {}
+        self._again_at = 0.0
+        if not slurm.is_there():
+            return
+        prefix = f"resile-{run}-"
+        for one in sorted(slurm.allocations_of(label), key=lambda one: int(one.id)):
+            number = one.name.removeprefix(prefix)
+            if number.isdigit():
+                self._found[int(number)] = one
+
+    def look(self, now: float) -> None:
+        """Ask how those are that had not ended."""
+        left = [one.id for one in self._found.values() if not one.is_over]
+        if left and now >= self._again_at:
+            self._again_at = now + FORMER_SECONDS
+            try:
+                known = slurm.look_up(left)
+            except ResileError:
+                # Asked again at the next look.
+                return
+            self._found = {
+                number: known.get(one.id, one) for number, one in self._found.items() if one.is_over or one.id in known
+            }
+
+    def goes_on(self, number: int) -> bool:
+        """Does the allocation of a block go on?"""
+        return number in self._found and not self._found[number].is_over
+
+    def take_end(self, number: int) -> str:
+        """How the time of a block was over; empty if it was not, so that the block must come again."""
+        found = self._found.pop(number, None)
+        return str(found) if found is not None and found.state == "TIMEOUT" else ""
+
+
+class OrderedPool(Pool):
+    """The blocks of one kind."""
+
+    fetches_ahead = False
+
+    def __init__(self, *given: Any, numbers: Numbers, former: Former | None, **keys: Any) -> None:
+        super().__init__(*given, **keys)
+        self.numbers = numbers
+        self.former = former
+        # Parsl's name of each block that must be there; empty until the batch system has it.
+        self.wanted: dict[int, str] = {}
+        # How many attempts the workers that are there can run at once.
+        self.slots = 0
+        self.words: list[Word] = []
+        self._workers: dict[str, set[str]] = {}
+        self._idle: set[str] = set()
+        self._refused: set[int] = set()
+
+    def _slots_on_node(self) -> str:
+        """As many attempts as fit run at once, or as many as the request says."""
+        shape = self.shape
+        assert shape.kind is not None
+        if shape.kind.parallel:
+            return str(shape.kind.parallel)
+        return fit_word(shape.cpus, shape.memory_bytes, shape.gpus, 0)
+
+    def tend(self, work: int, now: float) -> None:
+        """Submit what was ordered, and look what became of the rest."""
+        del work
+        assert self._executor is not None
+        self._poll(now)
+        self._note_ends(now)
+        if self.former is not None:
+            self.former.look(now)
+        for number in [number for number, name in self.wanted.items() if not name]:
+            if now >= self._again_at and not (self.former is not None and self.former.goes_on(number)):
+                self._submit_block(number, now)
+        self._look_at_workers()
+
+    def _note_ends(self, now: float) -> None:
+        """Note blocks that have ended."""
+        assert self._executor is not None
+        status = self._executor.status_facade
+        for number, name in list(self.wanted.items()):
+            if not name or (name in status and not status[name].terminal):
+                continue
+            block, had_workers = self.blocks.pop(name), self._workers.pop(name, ())
+            found, text = self._end_of(block)
+            if name in self._idle:
+                self._end(number, "it was idle")
+            elif had_workers or (found is not None and found.state == "CANCELLED"):
+                self._end(number, text)
+            else:
+                self.wanted[number] = ""
+                self._note_problem(text or "a block ended before a worker started in it", now)
+
+    def _end(self, number: int, reason: str) -> None:
+        del self.wanted[number]
+        self.words.append(Over(number, reason))
+
+    def _end_of(self, block: Block) -> tuple[slurm.Allocation | None, str]:
+        """What the batch system says of a block that ended."""
+        if self.settings.provider != "slurm":
+            return None, ""
+        try:
+            found = slurm.wait_for_end(block.job)
+        except ResileError as error:
+            return None, error.message
+        return found, "" if found is None else str(found)
+
+    def _submit_block(self, number: int, now: float) -> None:
+        """Submit a block to the batch system, unless the time of the one before was over."""
+        assert self._executor is not None
+        if self.former is not None and (end := self.former.take_end(number)):
+            self._end(number, end)
+            return
+        self.numbers.current = number
+        names = self._executor.scale_out_facade(1)
+        if names:
+            (name,) = names
+            job = str(self._executor.blocks_to_job_id[name])
+            self.wanted[number] = name
+            self.blocks[name] = Block(name, job, now)
+            self.words.append(Submitted(number, job))
+            return
+        failed = [one for one in self._executor.status_facade.values() if one.terminal and one.message]
+        self._note_problem(" ".join(str(failed[-1].message).split())[:500] if failed else "", now)
+        if number not in self._refused:
+            self._refused.add(number)
+            self.words.append(Submitted(number, problem=self.problem or "the batch system gives no reason"))
+
+    def _look_at_workers(self) -> None:
+        """Note workers that are new, count their slots, and end blocks that have been idle."""
+        assert self._executor is not None
+        numbers = {name: number for number, name in self.wanted.items() if name}
+        busy: dict[str, bool] = {}
+        slots = 0
+        for manager in self._executor.connected_managers():
+            name = manager["block_id"]
+            if name not in numbers or not manager["active"]:
+                continue
+            known = self._workers.setdefault(name, set())
+            if manager["manager"] not in known:
+                known.add(manager["manager"])
+                self.note_work(name)
+                self.words.append(Begun(numbers[name], self._node_of(self.blocks[name])))
+            slots += manager["worker_count"]
+            is_busy = bool(manager["tasks"]) or manager["idle_duration"] <= self.settings.idle_seconds
+            busy[name] = busy.get(name, False) or is_busy
+        self.slots = slots
+        for name in [name for name, is_busy in busy.items() if not is_busy and name not in self._idle]:
+            self._idle.add(name)
+            self._executor._hold_block(name)
+            assert self._executor.provider is not None
+            self._executor.provider.cancel([self._executor.blocks_to_job_id[name]])
+
+    def _node_of(self, block: Block) -> str:
+        """The node of a block, or its nodes, as the batch system names them."""
+        if self.settings.provider != "slurm":
+            return os.uname().nodename
+        try:
+            found = slurm.look_up([block.job]).get(block.job)
+        except ResileError:
+            return ""
+        return "" if found is None else found.node
