@@ -23,6 +23,7 @@ CALLS_AHEAD = 512
 CPUS_MAX, MEMORY_BYTES_MAX, GPUS_MAX = 1e6, 1 << 60, 1024
 UNLIMITED = Capacity(1, cpus=CPUS_MAX, memory_bytes=MEMORY_BYTES_MAX, gpus=GPUS_MAX)
 _BYTES_UNLIMITED = 1 << 60
+_CGROUP, _DEVICES = "/sys/fs/cgroup", "/dev"
 _NOTHING = Share()
 
 
@@ -92,10 +93,10 @@ def _misfit(step: Step, capacity: Capacity) -> str:
 def _cpus() -> float:
     """The CPUs this process may use: its affinity, limited by the cgroup's quota."""
     allowed = float(len(os.sched_getaffinity(0)))
-    quota = _words("/sys/fs/cgroup/cpu.max")
+    quota = _words(f"{_CGROUP}/cpu.max")
     if len(quota) == 2 and quota[0] != "max":
         return min(allowed, int(quota[0]) / int(quota[1]))
-    share, period = _words("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), _words("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+    share, period = _words(f"{_CGROUP}/cpu/cpu.cfs_quota_us"), _words(f"{_CGROUP}/cpu/cpu.cfs_period_us")
     if share and period and int(share[0]) > 0:
         return min(allowed, int(share[0]) / int(period[0]))
     return allowed
@@ -104,7 +105,7 @@ def _cpus() -> float:
 def _memory_bytes() -> int:
     """The memory this process may use: the machine's, limited by the cgroup."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+    for path in (f"{_CGROUP}/memory.max", f"{_CGROUP}/memory/memory.limit_in_bytes"):
         words = _words(path)
         if words and words[0] != "max" and int(words[0]) < _BYTES_UNLIMITED:
             total = min(total, int(words[0]))
@@ -117,7 +118,7 @@ def _gpus() -> int:
     if visible:
         return len(visible)
     try:
-        names = os.listdir("/dev")
+        names = os.listdir(_DEVICES)
     except OSError:
         return 0
     return sum(name.startswith("nvidia") and name[6:].isdigit() for name in names)
