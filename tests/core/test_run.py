@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from resile.core.actions import FindAttempt, SetTimer, StartAttempt, StopEngine
 from resile.core.causal_history import causal_history
 from resile.core.events import (
@@ -13,6 +17,7 @@ from resile.core.events import (
     EpochStarted,
     Machine,
     RunResumed,
+    RunStarted,
     TimerFired,
 )
 from resile.core.scheduling.finish import execution
@@ -309,3 +314,12 @@ def test_the_state_keeps_the_machine_of_its_last_engine() -> None:
     world.feed(RunResumed(4.0, world.capacity, machine=second))
     assert world.state.machine == second
     assert decode(encode(world.state), world.state.workflow).machine == second
+
+
+@pytest.mark.parametrize("value", [1, 1 << 80, -(1 << 70), "caf\u00e9", "\udce9", {"deep": ["\udcff", 1 << 64]}])
+def test_a_snapshot_keeps_every_value(value: Any) -> None:
+    """Also integers of more than 64 bits, and bytes that were no text."""
+    workflow = flow(step("a"))
+    world = World(workflow)
+    world.feed(RunStarted(0.0, world.capacity, {"given": value}))
+    assert decode(encode(world.state), workflow).inputs == {"given": value}

@@ -64,9 +64,7 @@ def describe(machine: Path, **files: str) -> None:
         ({"cpu__cpu_cfs_quota_us": "50000\n"}, None),
     ],
 )
-def test_the_quota_of_the_cgroup_limits_the_processors(
-    machine: Path, files: dict[str, str], quota: float | None
-) -> None:
+def test_the_quota_of_the_cgroup_limits_processors(machine: Path, files: dict[str, str], quota: float | None) -> None:
     """In either version of cgroups; at least one step runs at a time."""
     describe(machine, **files)
     allowed = float(len(os.sched_getaffinity(0)))

@@ -60,6 +60,14 @@ def test_an_address_is_shown_without_its_password() -> None:
     assert parse("postgresql:///db").schema == "resile"
 
 
+def test_a_schema_has_a_name_that_the_server_can_keep() -> None:
+    """It would cut a longer one off, and two stores would be one."""
+    assert parse(f"postgresql:///db?schema={'x' * 63}").schema == "x" * 63
+    for name in ("x" * 64, "%C3%A9" * 32, "a%00b"):
+        with pytest.raises(StoreError, match="`schema` must be one name of at most 63 bytes"):
+            parse(f"postgresql:///db?schema={name}")
+
+
 @pytest.mark.parametrize(
     "url",
     [
