@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from resile.executors import descriptors
 from resile.executors.local.launcher.attempts import KILLED, Attempts
 from resile.executors.local.launcher.pool import NEVER
 from resile.executors.local.launcher.slots import Slot
@@ -59,3 +60,20 @@ def test_the_group_is_killed_even_where_the_process_table_is_older_than_its_memb
     attempts.advance(slot, time.monotonic())
     assert os.WTERMSIG(os.waitpid(slot.pid, 0)[1]) == signal.SIGKILL
     slot.close()
+
+
+@pytest.mark.parametrize(("wanted", "is_raised"), [(1, False), (4, False), (5, True), (100_000, True)])
+def test_the_limit_of_open_files_is_raised_only_for_slots_that_need_it(
+    attempts: Attempts, wanted: int, is_raised: bool
+) -> None:
+    """64 files are enough for four slots; attempts start with the limit that was there before."""
+    before, hard = descriptors.open_files_max()
+    descriptors.set_soft(64)
+    try:
+        attempts.set_slots(wanted)
+        soft = descriptors.open_files_max()[0]
+    finally:
+        descriptors.set_soft(before)
+    assert (soft, attempts.spawner.raised) == ((hard, (64, hard)) if is_raised else (64, None))
+    assert attempts.pool.count_max == min(wanted, descriptors.slots_within(soft))
+    assert attempts.orphans.expected_max == descriptors.leftovers_within(soft)
