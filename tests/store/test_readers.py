@@ -97,7 +97,8 @@ def test_a_database_that_lost_its_wal_is_not_called_empty(path: str) -> None:
         os.unlink(path + ending)
     with pytest.raises(StoreDamaged) as damaged:
         SqliteStore(path, readonly=True)
-    assert damaged.value.message == f"{path} is damaged: its runs are gone, because {path}-wal is missing"
+    problem = f"{path} is damaged: its runs are gone, because {path}-wal is missing, cut or damaged"
+    assert damaged.value.message == problem
 
 
 def test_an_old_empty_file_is_said_to_be_empty_at_once(path: str) -> None:

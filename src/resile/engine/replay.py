@@ -41,7 +41,7 @@ def fold_log(store: Store, row: RunRow) -> State:
     except ResileError:
         raise
     except Exception as error:
-        raise _damaged(row, f"{type(error).__name__}: {error}") from error
+        raise _damage_error(row, f"{type(error).__name__}: {error}") from error
     try:
         return fold(state, _whole_events(store.entries(row.id, seq), row, seq))
     except ResileError:
@@ -52,19 +52,19 @@ def fold_log(store: Store, row: RunRow) -> State:
         if not found:
             error.add_note(f"while replaying the log of run {row.id}; its database has no damage")
             raise
-        raise _damaged(row, found[0]) from error
+        raise _damage_error(row, found[0]) from error
 
 
 def _whole_events(entries: Iterable[Entry], row: RunRow, seq: int) -> Iterator[Event]:
     """The events behind a number; raises StoreDamaged where one is missing, before what follows it is believed."""
     for entry in entries:
         if entry.seq > seq + 1:
-            raise _damaged(row, missing(seq + 1, entry.seq))
+            raise _damage_error(row, missing(seq + 1, entry.seq))
         seq = last_seq(entry)
         yield entry.event
 
 
-def _damaged(row: RunRow, what: str) -> StoreDamaged:
+def _damage_error(row: RunRow, what: str) -> StoreDamaged:
     """The error for a run whose log can't be read."""
     hint = "`resile db check` says which runs are whole; put a backup of the database in its place"
     return StoreDamaged("store-damaged", f"the log of run {row.id} is damaged: {what}", hint=hint)

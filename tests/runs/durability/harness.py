@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,7 @@ class Runs:
         self.effects = folder / "effects"
         self.effects.touch()
         self.env = {**os.environ, "RESILE_DB": str(folder / "state" / "resile.db"), "EFFECTS": str(self.effects)}
-        self.call_seconds = 0.0
-        self.call("status")
+        self._patience, self._size = 1.0, -1
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """A command that goes on by itself."""
@@ -49,17 +47,21 @@ class Runs:
 
     def call(self, *words: str) -> tuple[int, dict[str, Any]]:
         """A command with --json: its exit code and its document."""
-        began = time.monotonic()
         done = subprocess.run(
             [*RESILE, *words, "--json"], cwd=self.folder, env=self.env, capture_output=True, check=False
         )
-        self.call_seconds = time.monotonic() - began
         assert done.stdout, done.stderr.decode()
         return done.returncode, json.loads(done.stdout)
 
     def kill_at_random(self, process: subprocess.Popen[bytes], chance: random.Random, seconds_max: float) -> bool:
-        """Kill an engine after a random time; on a busy machine, where commands take long to start, a longer one."""
-        return kill_at_random(process, process.pid, chance, max(seconds_max, 3 * self.call_seconds))
+        """Kill an engine after a random time, unless the command ends before; did it?
+
+        Where nothing happened since the last time, as on a busy machine, the engine gets more time.
+        """
+        size = self.effects.stat().st_size
+        self._patience = self._patience * 2 if size == self._size else max(1.0, self._patience / 2)
+        self._size = size
+        return kill_at_random(process, process.pid, chance, seconds_max * self._patience)
 
     def counted(self) -> Counter[str]:
         """How often each effect has happened."""
@@ -67,11 +69,19 @@ class Runs:
 
     def number(self) -> int:
         """The newest run's number, 0 before there is one."""
-        if not Path(self.env["RESILE_DB"]).exists():
+        from resile.store.errors import StoreMissing
+        from resile.store.open import open_store
+
+        try:
+            store = open_store(self.env["RESILE_DB"], readonly=True)
+        except StoreMissing:
+            # Also where an engine was killed while it made the database.
             return 0
-        # An engine killed while it makes the database leaves an empty file, which `status` calls by its name.
-        runs = self.call("status")[1].get("runs")
-        return int(runs[0]["run"]) if runs else 0
+        try:
+            runs = store.runs(1)
+            return runs[0].id if runs else 0
+        finally:
+            store.close()
 
     def notes(self) -> list[Any]:
         """The notes of the newest run."""

@@ -177,12 +177,12 @@ class Judge:
         for rules in every:
             for word in (*rules.words_evaluated("number"), *rules.words_evaluated("name")):
                 evaluated |= variables_in(self.text[word.start : word.end])
-                inside.update(flow.inside((word.start, word.end)))
-        for at in inside | flow.reaching(evaluated):
+                inside.update(flow.values_in((word.start, word.end)))
+        for at in inside | flow.values_for(evaluated):
             if not self.pieces[self.places[at]].form:
                 self._apply(self.places[at], _CALM)
         for form, names in self._names_of_code(every):
-            for at in flow.reaching(names):
+            for at in flow.values_for(names):
                 self._mark(self.places[at], form)
 
     def _names_of_code(self, every: list[Rules]) -> Iterator[tuple[str, set[str]]]:

@@ -72,14 +72,14 @@ class Flow:
 
     def put(self, name: str, span: Span) -> None:
         """Let everything in a stretch of the text get into a variable."""
-        self.held.setdefault(name, set()).update(self.inside(span))
+        self.held.setdefault(name, set()).update(self.values_in(span))
         self.given.setdefault(name, set()).update(variables_in(self.text[span[0] : span[1]]))
 
-    def inside(self, span: Span) -> Iterator[int]:
+    def values_in(self, span: Span) -> Iterator[int]:
         """The values in a stretch of the text."""
         return (at for at in self.values if span[0] <= at < span[1])
 
-    def reaching(self, names: Iterable[str]) -> set[int]:
+    def values_for(self, names: Iterable[str]) -> set[int]:
         """The values that may get into one of these variables."""
         left = list(names)
         seen = set(left)

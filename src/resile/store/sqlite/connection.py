@@ -158,7 +158,10 @@ def explain(error: apsw.Error | OSError, path: str) -> StoreError:
         case apsw.CantOpenError() | OSError():
             code, hint = "store-unopenable", "is it a file that you may read and write?"
         case apsw.IOError():
-            code, hint = "store-io", "check the disk and its quota; `resile db check` says whether the database is whole"
+            code, hint = (
+                "store-io",
+                "check the disk and its quota; `resile db check` says whether the database is whole",
+            )
         case _:
             pass
     return StoreError(code, message, where=path, hint=hint)

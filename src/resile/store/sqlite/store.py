@@ -129,7 +129,8 @@ class SqliteStore:
             except StoreMissing:
                 db.close()
                 if was_complete:
-                    raise damage_error(self.path, f"its runs are gone, because {self.path}-wal is missing") from None
+                    what = f"its runs are gone, because {self.path}-wal is missing, cut or damaged"
+                    raise damage_error(self.path, what) from None
                 if time.monotonic() > deadline or not may_come:
                     raise
                 time.sleep(CREATION_SECONDS_STEP)
