@@ -155,17 +155,18 @@ def test_a_transition_that_throws_is_false_and_recorded(flows: Flows) -> None:
 
 
 def test_check_warns_of_names_that_nothing_provides(flows: Flows) -> None:
-    """Steps, inputs and variables that a condition can't have are warnings, with the nearest name."""
+    """Steps, inputs and variables that a condition can't have are warnings, with the nearest name; no pattern is one."""
     flows.program.write(
         "resile: 1\nsteps:\n- {id: a, shell: echo 1}\n- {id: b, shell: echo, when: 'outputs.aa == ${steps.a.output}'}\n"
         "- {id: c, shell: echo, when: itm.x}\n"
+        "- {id: d, shell: echo, when: '/^(no|names)+$/.test(outputs.a)'}\n"
         "- {id: m, map: {input: [1], filter: itm > 1, steps: [{shell: x}], error_policy: {on_item_failure: stop}}}\n"
     )
     (checked,) = flows.program.json("check", "flow.yaml")["files"]
     assert [(found["line"], found["message"], found["hint"]) for found in checked["diagnostics"]] == [
         (4, "`when` names `outputs.aa`, which nothing provides", "did you mean `a`?"),
         (5, "`when` names `itm`, which nothing provides", "did you mean `item`?"),
-        (6, "`filter` names `itm`, which nothing provides", "did you mean `item`?"),
+        (7, "`filter` names `itm`, which nothing provides", "did you mean `item`?"),
     ]
 
 
