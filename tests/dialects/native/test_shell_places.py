@@ -24,6 +24,12 @@ def refused(column: int, reason: str) -> list[str]:
     return [f"f:5:{column}: error: `${{v}}`: no value can be put here safely: {reason} [shell-place]"]
 
 
+def computed(column: int) -> list[str]:
+    """The warning of a value behind a command whose name is computed."""
+    problem = "the name of the command is computed, so it may read the value as code"
+    return [f"f:5:{column}: warning: `${{v}}`: {problem} [second-shell]\n  hint: write its name: NAME ${{v}}"]
+
+
 @pytest.mark.parametrize(
     ("shell", "expected"),
     [
@@ -48,6 +54,13 @@ def refused(column: int, reason: str) -> list[str]:
         ("trap ${v} EXIT", refused(22, "the shell runs the text of a trap as code; write x=${v}; trap '… \"$x\"' EXIT")),
         ("PS4=${v}", refused(21, "the shell evaluates it for every line; write x=${v}; PS4='$x '")),
         ("make >& ${v}", []),
+        ("x=${v}; eval \"$x\"", second(19, "eval", EVAL)),
+        ("x=${v}; eval ''echo \"$x\"''", []),
+        ("$TOOL ${v}", computed(23)),
+        ("${v} ${v}", computed(22)),
+        ("make; exec $TOOL -o ${v}", computed(37)),
+        ("$HOME/bin/tool ${v}", []),
+        ("tool=make; $tool ${v}", []),
     ],
 )  # fmt: skip
 def test_places_that_are_read_twice(shell: str, expected: list[str]) -> None:

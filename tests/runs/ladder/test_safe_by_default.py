@@ -155,7 +155,7 @@ def test_a_transition_that_throws_is_false_and_recorded(flows: Flows) -> None:
 
 
 def test_check_warns_of_names_that_nothing_provides(flows: Flows) -> None:
-    """Steps, inputs and variables that a condition can't have are warnings, with the nearest name; no pattern is one."""
+    """Steps and variables that a condition can't have are warnings, with the nearest name; patterns are none."""
     flows.program.write(
         "resile: 1\nsteps:\n- {id: a, shell: echo 1}\n- {id: b, shell: echo, when: 'outputs.aa == ${steps.a.output}'}\n"
         "- {id: c, shell: echo, when: itm.x}\n"

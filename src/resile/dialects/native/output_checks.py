@@ -27,7 +27,7 @@ def check_outputs(reading: NativeReading) -> None:
 def _check_command(reading: NativeReading, text: Text, reported: set[tuple[int, int]]) -> None:
     """Warn of each output that a second interpreter reads; files of handlers may be shared, so each place once."""
     from resile.languages.shell.grammar import read
-    from resile.languages.shell.interpreters import HINTS
+    from resile.languages.shell.interpreters import HINTS, complaint
     from resile.languages.shell.lexer import Hole
 
     outputs: list[str] = []
@@ -49,6 +49,6 @@ def _check_command(reading: NativeReading, text: Text, reported: set[tuple[int, 
         place = place_in(lines, text.node, written, outputs[:number].count(written))
         if (place.line, place.column) not in reported:
             reported.add((place.line, place.column))
-            message = f"`{shorten(written)}`: `{hole.second}` reads the value a second time, as code"
+            message = f"`{shorten(written)}`: {complaint(hole.second)}"
             hint = HINTS[hole.second].replace("${…}", written)
             reading.report.warning("second-shell", message, place, hint=hint)

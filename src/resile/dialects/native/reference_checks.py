@@ -347,7 +347,9 @@ class _ReferenceChecker:
         if hole.place == "refused":
             message = f"`{hole.source}`: no value can be put here safely: {hole.reason}"
         elif hole.second:
-            message = f"`{hole.source}`: `{hole.second}` reads the value a second time, as code"
+            from resile.languages.shell.interpreters import complaint
+
+            message = f"`{hole.source}`: {complaint(hole.second)}"
         else:
             return
         place = self._place_of(text, hole.source, number)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-COMPUTED = "a computed command"
+COMPUTED = "computed"
 HINTS = {
     "eval": "keep the code in single quotes: x=${…}; eval '… \"$x\" …'",
     "sh -c": "pass it as an argument: sh -c '… \"$1\"' sh ${…}",
@@ -32,7 +32,7 @@ HINTS = {
     "php -r": "pass it as an argument: php -r '… $argv[1] …' -- ${…}",
     "awk": "pass it as an environment variable: X=${…} awk '… ENVIRON[\"X\"] …'",
     "sed": "pass it to another program as an environment variable: X=${…} awk '{gsub(/…/, ENVIRON[\"X\"])} 1'",
-    COMPUTED: "write its name, for a command that is not known may read its words as code: NAME ${…}",
+    COMPUTED: "write its name: NAME ${…}",
     "trap": "let the trap expand the variable when it runs: trap '… \"$x\"' EXIT",
     "alias": 'write a function that has "$x" in place of the alias',
     "PS4": "let the shell expand the variable when it prints: PS4='$x '",
@@ -82,6 +82,13 @@ SUSPECTS = frozenset(
     ("eval", "source", ".", "watch", "parallel", "ssh", "python", "at", "batch", *_BY_OPTION, *_AWKS, *_SEDS)
 )
 """Words without which no second interpreter is in a command; so are shells and Pythons."""
+
+
+def complaint(form: str) -> str:
+    """What is wrong with a value that is read in this form."""
+    if form == COMPUTED:
+        return "the name of the command is computed, so it may read the value as code"
+    return f"`{form}` reads the value a second time, as code"
 
 
 def is_suspect(word: str) -> bool:
