@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from resile.core.events import AttemptEnded
+from resile.dialects.native.writer.compare import differences
 from resile.languages.jinja import step_events
 from resile.store.open import open_store
 from tests.dialects.noetl.playbooks import HEAD, Run, compiled, errors, workflow
@@ -285,3 +286,15 @@ def test_end_runs_whatever_its_templates_name(tmp_path: Path, tool: str) -> None
     )
     assert (tmp_path / "said").read_text() == "<7>\n"
     assert run.statuses() == {"start": "failed", "later": "skipped", "end": "completed"}
+
+
+def test_a_credential_on_the_step_is_the_tools() -> None:
+    """`auth` beside `tool` means the same as inside it; a tool that takes none, or has one, does not take it."""
+    inside = "workflow: [{step: start, tool: {kind: postgres, command: select 1, auth: a}}]"
+    beside = "workflow: [{step: start, auth: a, tool: {kind: postgres, command: select 1}}]"
+    assert list(differences(workflow(inside), workflow(beside))) == []
+    for step in ("auth: a, tool: {kind: noop}", "auth: a, tool: {kind: postgres, command: select 1, auth: b}"):
+        found = compiled(f"workflow: [{{step: start, {step}}}]").diagnostics
+        assert [finding.message for finding in found if finding.severity == "error"] == [
+            "`auth` is not run by Resile: only tools that ask a service or a database take it, once"
+        ]

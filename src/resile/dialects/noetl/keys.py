@@ -201,7 +201,7 @@ STEP = key_table(
     Key("pass", "bool", "with `true` the tool is not run", boolean),
     Key("spec", "mapping", "rules that admit the step", read.mapping_of(STEP_SPEC)),
     refused_key("output", "a step's result is what its tool gives"),
-    refused_key("auth", "it belongs into `tool`"),
+    refused_key("auth", "only tools that ask a service or a database take it, once"),
     refused_key("call", "it belongs into `then` of a case"),
     refused_key("run", "it belongs into `tool`"),
 )

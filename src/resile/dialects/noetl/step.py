@@ -35,7 +35,7 @@ _ROUTERS = ("start", END)
 def read_step(reading: NoetlReading, name: str, key: Scalar, node: Mapping) -> StepPart:
     """Build the native step that a mapping of the playbook describes."""
     reading.owner = name
-    node = _drop_misplaced_keys(reading, node)
+    node = _drop_misplaced_keys(reading, _with_auth_in_tool(node))
     fields = read_keys(reading, node, keys_of_step(STEP, node))
     follow = Follow()
     child = read_pipeline(reading, node) if is_pipeline(node) else None
@@ -104,6 +104,19 @@ def _read_admission(reading: NoetlReading, node: Node | None, step: str) -> Part
     for condition, allows in reversed(answers):
         text = f"{str(allows).lower()} if ({condition}) else ({text})"
     return condition_of(text, node)
+
+
+def _with_auth_in_tool(node: Mapping) -> Mapping:
+    """Move the credential of a step into its tool, if the tool can have one and has none."""
+    inner = value_of(node, "tool")
+    if "auth" not in node.entries or not isinstance(inner, Mapping) or "auth" in inner.entries:
+        return node
+    known = TOOLS.get(text_in(value_of(inner, "kind")).lower())
+    if known is None or "auth" not in known.keys:
+        return node
+    tool = Mapping({**inner.entries, "auth": node.entries["auth"]}, inner.line, inner.column)
+    kept = {word: entry for word, entry in node.entries.items() if word != "auth"}
+    return Mapping({**kept, "tool": (node.entries["tool"][0], tool)}, node.line, node.column)
 
 
 def _drop_misplaced_keys(reading: NoetlReading, node: Mapping) -> Mapping:

@@ -64,8 +64,9 @@ def written_fields(value: msgspec.Struct, known: Table, *only: str) -> dict[str,
         # A mutable field has a factory instead of a default; an empty value is its default.
         if content if callable(getattr(default, "factory", None)) else content != default:
             row = rows[field]
-            is_setting = isinstance(content, float) and row.read is not readers.read_data
-            written[row.name] = _WRITERS.get(row.read, setting if is_setting else plain)(content)
+            if row.read not in _WRITERS and isinstance(content, float) and row.read is not readers.read_data:
+                content = setting(content)
+            written[row.name] = _WRITERS.get(row.read, plain)(content)
     return written
 
 
