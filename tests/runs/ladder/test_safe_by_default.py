@@ -302,6 +302,8 @@ def test_a_step_without_output_captures_nothing(flows: Flows, action: str) -> No
         ("[{shell: ./step h, when: 'false'}]", ["a"], 1),
         ("[{shell: ./step h, when: 'false'}, {shell: ./step g, when: 'false'}]", ["a"], 1),
         ("{strategy: fallback, commands: [{shell: ./step h, when: 'false'}]}", ["a"], 1),
+        ("{strategy: fallback, commands: [{shell: ./step g}, {shell: ./step h, when: 'false'}]}", ["a", "g"], 1),
+        ("{strategy: fallback, commands: [{shell: ./step h, when: 'false'}, {shell: ./step g}]}", ["a", "g", "b"], 0),
         ("[{shell: ./step h, when: 'false'}, {shell: ./step g}]", ["a", "g", "b"], 0),
         ("{max_attempts: 2, commands: [{shell: ./step h, when: 'false'}]}", ["a", "a"], 1),
     ],

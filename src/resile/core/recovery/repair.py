@@ -92,8 +92,8 @@ def start_called(reaction: Reaction, called: Job) -> None:
 def problem_of(state: State, scope: Scope) -> str:
     """Why a repair counts as failed; empty where all its steps passed.
 
-    A handler that is to recover its step has not done so where conditions left all its steps out; in the first edition
-    it had.
+    A handler that is to recover its step has not done so where conditions left all its steps out, and a fallback where
+    they left out the last one, whose output it would give; in the first edition both had.
     """
     if scope.expired:
         return f"{scope.name} ran out of time"
@@ -101,18 +101,23 @@ def problem_of(state: State, scope: Scope) -> str:
     for job in jobs:
         if job.status not in (COMPLETED, SKIPPED):
             return f"{step_name(scope.name, state.step_of(job).name)} failed"
-    must_run = _recovers(state, scope) and state.workflow.edition > 1
-    if must_run and all(job.status is SKIPPED and not job.accepted for job in jobs):
-        return f"nothing ran in {scope.name}"
+    must_run = _steps_that_recover(state, scope, jobs) if state.workflow.edition > 1 else []
+    if must_run and all(job.status is SKIPPED and not job.accepted for job in must_run):
+        return (
+            f"nothing ran in {scope.name}"
+            if len(must_run) == len(jobs)
+            else f"the last step of {scope.name} did not run"
+        )
     return ""
 
 
-def _recovers(state: State, scope: Scope) -> bool:
-    """Does the step count as recovered where this repair passes, without a further attempt?"""
+def _steps_that_recover(state: State, scope: Scope, jobs: list[Job]) -> list[Job]:
+    """The steps of a repair of which one must have run: those by which its owner recovers without a further attempt."""
     owner = state.jobs[scope.owner]
     if scope.rule == SUCCESS or owner.calls:
-        return False
-    return state.rules_of(owner)[scope.rule].then in ("recovered", "fallback")
+        return []
+    then = state.rules_of(owner)[scope.rule].then
+    return jobs if then == "recovered" else jobs[-1:] if then == "fallback" else []
 
 
 def close_repair(reaction: Reaction, job: Job, problem: str) -> bool:
