@@ -94,4 +94,4 @@ def test_the_counts_of_failures_add_up(program: Program) -> None:
     flow = "resile: 1\nname: x\nsteps:\n- {id: m, map: {input: [1, 2], steps: [{id: s, shell: exit 3}]}}\n"
     program.call("run", program.write(flow), code=1)
     lines = program.call("metrics", "1", code=0).stdout.splitlines()
-    assert lines[:2] == ["run 1 x: 3 attempts, 3 failed", "failures: 2 exit, 1 because of steps inside"]
+    assert lines[:2] == ["run 1 x: 4 attempts, 1 succeeded, 3 failed", "failures: 2 exit, 1 because of steps inside"]

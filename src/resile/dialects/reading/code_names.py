@@ -26,7 +26,7 @@ _OF_STEPS = re.compile(
     rf"""\b(outputs_history|outputs_raw|outputs|steps)(?:\??\.({_NAME})|(?:\?\.)?\[\s*(?:'([^'\n]*)'|"([^"\n]*)")\s*\])"""
 )
 _OF_FIELDS = re.compile(rf"\bmetadata\??\.({_NAME})")
-_WORD = re.compile(rf"(\.\s*)?({_NAME})(\s*:(?!:))?")
+_WORD = re.compile(rf"(\.\s*)?(?<![\w$])({_NAME})(\s*:(?!:))?")
 _PARAMETERS = re.compile(rf"\(([^()]*)\)\s*=>|({_NAME})\s*=>|function\s*{_NAME}?\s*\(([^()]*)\)|catch\s*\(([^()]*)\)")
 _DECLARED = re.compile(rf"\b(?:const|let|var|function|class)\s+(?:({_NAME})|([\[{{][^=]*?[\]}}])\s*=|({_NAME}))")
 _LANGUAGE = _words(
