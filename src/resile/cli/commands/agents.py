@@ -58,7 +58,7 @@ def recover(call: Call, command: str) -> int:
     ended = "took too long" if done.exit_code is None else f"ended with exit code {done.exit_code}"
     if not call.json:
         judged = output.plural(done.judged, "failure")
-        output.say(f"the agent {ended}: it judged {judged}, {done.left} stay parked")
+        output.say(f"the agent {ended}: it judged {judged}, {done.left} {'stays' if done.left == 1 else 'stay'} parked")
     if call.server and (done.judged or default != "park"):
         # The server went on with the run at the first judgement.
         return drive_run(call, lambda watch: call.client.wait(call.run, watch))
