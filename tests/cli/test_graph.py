@@ -157,3 +157,11 @@ def test_what_can_not_be_drawn(program: Program) -> None:
     assert program.json("graph", "flow.yaml", code=2)["error"]["code"] == "unknown-step"
     assert program.json("graph", "7", code=2)["error"]["code"] in ("no-store", "no-such-run")
     assert program.json("graph", "flow.yaml", "--format", "png", code=2)["error"]["code"] == "usage"
+
+
+def test_a_label_that_names_its_target(program: Program) -> None:
+    """The text says once where a failure leads."""
+    steps = "  a: {shell: x}\n  b: {shell: x, needs: [a], on_failure: {run: [fix], goto: a}}\n  fix: {shell: x}\n"
+    program.write(f"resile: 1\nname: x\nsteps:\n{steps}")
+    lines = drawn(program, "flow.yaml", "text").splitlines()
+    assert lines[3:5] == ["      on failure run fix", "      on failure goto a"]

@@ -68,11 +68,15 @@ def text_lines(graph: Graph) -> Iterator[tuple[str, str]]:
         line += f"  needs {', '.join(named)}" if named else ""
         yield line, step.status
         for edge in out.get(step.id, []):
-            what = [_WORDS[edge.kind], "" if edge.source == edge.target else names[edge.target]]
-            rest = f" ({edge.label})" if edge.label and edge.source != edge.target else ""
-            last = edge.label if edge.source == edge.target else ""
-            yield f"{indent}    {' '.join(word for word in (*what, last) if word)}{rest}", ""
+            yield f"{indent}    {_WORDS[edge.kind]} {_where_to(edge, names[edge.target])}".rstrip(), ""
         work += [(below, indent + "  ") for below in reversed(inner.get(step.id, []))]
+
+
+def _where_to(edge: GraphEdge, target: str) -> str:
+    """The target of an edge with its label; the label alone if it names the target, or leads back to its own step."""
+    if edge.source == edge.target or target in edge.label.split():
+        return edge.label
+    return f"{target} ({edge.label})" if edge.label else target
 
 
 def dot(graph: Graph) -> str:
