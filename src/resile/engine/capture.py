@@ -45,7 +45,7 @@ def capture_output(
     values: dict[str, Any] = {}
     for capture in captures:
         streams = _STREAMS.get(capture.form, _STDOUT)
-        texts = [_stream(output, log, stream, capture.name) for stream in streams]
+        texts = [_stream(output, log, stream, capture) for stream in streams]
         data = texts[0] if len(texts) == 1 else b"\n".join(filter(None, (text.strip() for text in texts)))
         values[capture.name] = _value(capture, data, exit_code, seconds)
     return values
@@ -81,12 +81,15 @@ def parse_result(text: str) -> Any:
     return text
 
 
-def _stream(output: OutputReader, log: LogRange | None, stream: Stream, name: str) -> bytes:
+def _stream(output: OutputReader, log: LogRange | None, stream: Stream, capture: Capture) -> bytes:
     """The bytes that an attempt wrote to one stream; raises CaptureRefused if they are too many."""
     size = output_size(log, stream)
     if size > VALUE_BYTES_MAX:
-        hint = f"`capture: {{{name}: file}}` takes any size"
-        raise CaptureRefused(f"capture {name!r}: {size} bytes are more than {VALUE_BYTES_MAX}: {hint}")
+        # The value of a step in a file of another system, which has no `capture`.
+        is_own = capture.form == "value"
+        hint = "write it to a file" if is_own else f"`capture: {{{capture.name}: file}}` takes any size"
+        what = "the output" if is_own else f"capture {capture.name!r}"
+        raise CaptureRefused(f"{what}: {size} bytes are more than {VALUE_BYTES_MAX}: {hint}")
     return output.read_output(log, stream)
 
 

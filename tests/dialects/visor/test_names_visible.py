@@ -389,3 +389,10 @@ def test_a_condition_on_an_output_that_is_too_large_fails_its_step(flows: VisorF
     ran = flows.run(flow(f"big: {big}\na < big: if: 'outputs.big.length > 5'\nb < big: if: 'nothing.here'"), 1)
     assert (ran.status["a"], ran.status["b"]) == ("failed", "skipped")
     assert ran.failed == "condition: the variables have 600022 bytes; 524288 are allowed"
+
+
+def test_an_output_that_is_too_large_names_no_key_of_another_system(flows: VisorFlows) -> None:
+    """Its step fails; Visor's files have no `capture`."""
+    flows.run(flow("big: exec: 'head -c 4194305 /dev/zero | tr \"\\\\0\" x'"), 1)
+    failed = flows.program.json("explain", "1")["steps"][0]["attempts"][0]["message"]
+    assert failed == "the output: 4194305 bytes are more than 4194304: write it to a file"
