@@ -90,12 +90,12 @@ def test_attempts_of_a_task_run_and_the_worker_is_told(bench: Bench) -> None:
 
 def test_a_node_announces_itself_before_it_takes_anything(bench: Bench) -> None:
     """Its number comes after those that the engine has closed, and its folder is whole when it gets its name."""
-    assert files.Announced(str(bench.folder)).close() == []
+    assert files.Arrivals(str(bench.folder)).close() == []
     bench.submit("5.1", launch_of(1, "true"))
     wait_for("it has ended", lambda: bench.reports(Ended))
     (token,) = bench.nodes.known
     assert os.readlink(bench.folder / "cluster" / "nodes" / "2") == token
-    assert files.Announced(str(bench.folder)).close() == [token]
+    assert files.Arrivals(str(bench.folder)).close() == [token]
 
 
 def test_an_attempt_that_runs_is_not_started_again(bench: Bench) -> None:

@@ -190,7 +190,7 @@ class Nodes:
     def __init__(self, folder: str) -> None:
         self._epoch_folder = folder
         self._folder = os.path.join(folder, wire.FOLDER)
-        self._announced = files.Announced(folder)
+        self._arrivals = files.Arrivals(folder)
         self.known: dict[str, Node] = {}
 
     def look(self) -> None:
@@ -202,7 +202,7 @@ class Nodes:
 
     def find_all(self) -> None:
         """Find all nodes that may take something without having read the orders, and the fence, of now."""
-        for token in self._announced.close():
+        for token in self._arrivals.close():
             if token not in self.known:
                 self._add(token)
 

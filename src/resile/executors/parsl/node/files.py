@@ -106,7 +106,7 @@ def announce(folder: str, token: str) -> None:
         number += 1
 
 
-class Announced:
+class Arrivals:
     """The nodes that have announced themselves, as an engine sees them."""
 
     def __init__(self, folder: str) -> None:
