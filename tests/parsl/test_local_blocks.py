@@ -41,7 +41,7 @@ def test_steps_see_what_they_see_locally(place: Place) -> None:
     assert "oops" in place.call("logs", "1", "a", "--stderr").stdout
     (failed,) = [one["data"] for one in place.events() if one["type"] == "attempt_failed"]
     assert failed["kind"] == "timeout"
-    wait_for("no process of a block is left", lambda: not place.processes(), 10)
+    wait_for("no process of a block is left", lambda: not place.processes(), 60)
 
 
 def test_nodes_sample_their_steps(place: Place) -> None:
@@ -64,7 +64,7 @@ def test_a_cancel_reaches_the_process(place: Place) -> None:
     wait_for("the step has ended", lambda: not is_alive(pid))
     out, err = engine.communicate(timeout=120)
     assert engine.returncode == 3, (out, err)
-    wait_for("no process of a block is left", lambda: not place.processes(), 10)
+    wait_for("no process of a block is left", lambda: not place.processes(), 60)
 
 
 def test_a_resume_adopts_what_runs(place: Place) -> None:
@@ -82,7 +82,7 @@ def test_a_resume_adopts_what_runs(place: Place) -> None:
     assert resumed.returncode == 0, (out, err)
     assert (place.folder / "starts").read_text() == "x\n"
     assert [one["data"] for one in place.events() if one["type"] == "attempt_lost"] == []
-    wait_for("no process of a block is left", lambda: not place.processes(), 10)
+    wait_for("no process of a block is left", lambda: not place.processes(), 60)
 
 
 def test_blocks_without_an_engine_end(place: Place) -> None:

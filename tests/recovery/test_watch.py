@@ -16,7 +16,7 @@ steps:
   solve:
     needs: [prepare]
     resources: {memory: 60m}
-    shell: python3 -c 'import time; x = bytearray(b"x") * (180 << 20); time.sleep(0.6)'
+    shell: python3 -c 'import time; x = bytearray(b"x") * (180 << 20); time.sleep(3)'
   report: {shell: 'echo done > report', needs: [solve]}
 """
 
