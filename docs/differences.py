@@ -169,7 +169,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "run had"),
         ("`auto_schedule_on_ready_jobs`", "in its documents only", "a trigger of `schedule_nodes`: a job is ready, a "
          "retried one too, and no allocation is there that may take it"),
-        ("a job whose `scheduler` has no allocation", "another allocation may take it, or it waits for ever", "it waits "
+        ("a job whose `scheduler` has no allocation", "another one may take it, or it waits for ever", "it waits "
          "for its own, and fails with the kind `spawn` after `queue_limit`"),
         ("jobs in one allocation", "as many as have room, by the resources of each", "as many as have room if each "
          "were the largest that may run there; `max_parallel_jobs` says it otherwise"),

@@ -11,10 +11,11 @@ import pytest
 from resile.commands.start.notices import cluster_lines
 from resile.commands.start.on_cluster import cluster_capacity, place_on_cluster, shapes_of
 from resile.errors import ResileError
+from resile.executors.contract import Share
 from resile.executors.parsl.node.slots import fit_word, slots_on_node
 from resile.executors.parsl.on_order.pool import Former
 from resile.executors.parsl.on_order.shapes import settings_of, with_scheduler
-from resile.executors.parsl.pools import NO_SHAPE, Kind, Shape
+from resile.executors.parsl.pools import NO_SHAPE, Kind, Shape, shape_of
 from resile.executors.parsl.providers import provider_maker
 from resile.model.cluster import Cluster, Scheduler
 from resile.model.executor import ExecutorSettings
@@ -166,10 +167,26 @@ def test_blocks_that_follow_the_work() -> None:
     cluster = Cluster({"s": Scheduler(60.0, 2, {"mem": "1G"}, "#SBATCH --a=1\n--b")}, wanted={"a": "s"}, nodes={"a": 2})
     slurm = ExecutorSettings("/shared", "slurm")
     wide = with_scheduler(Shape(walltime_seconds=90.0), slurm, cluster, "a")
-    assert wide == Shape(0, 0, 0, 90.0, Kind("s", ("--mem=1G", "--a=1", "--b"), 2, per_node=False))
+    assert wide == Shape(0, 0, 0, 90.0, Kind("s", ("--mem=1G", "--a=1", "--b"), 2, per_node=False, parallel=1))
     assert with_scheduler(NO_SHAPE, slurm, cluster, "b") is NO_SHAPE
     assert with_scheduler(NO_SHAPE, ExecutorSettings("/shared"), cluster, "a") is NO_SHAPE
     assert settings_of(slurm, with_scheduler(NO_SHAPE, slurm, cluster, "a")).grace_seconds == 15.0
+
+
+def test_steps_of_several_nodes(tmp_path: Path) -> None:
+    """They have a block of their own, alone; this machine, and other batch systems, have none."""
+    shape = shape_of(ExecutorSettings("/shared", "slurm"), Share(2, nodes=3), 0.0)
+    assert shape == Shape(2, kind=Kind("", nodes=3, per_node=False, parallel=1))
+    assert str(shape) == "3 nodes, 2 CPUs"
+    settings = settings_of(ExecutorSettings("/shared", "slurm", workers_per_node=4, nodes_per_block=2), shape)
+    assert (settings.workers_per_node, settings.nodes_per_block, settings.grace_seconds) == (1, 1, 60.0)
+    place = Place(tmp_path)
+    place.describe(provider="local")
+    text = "resile: 1\nsteps:\n  a: {shell: x, resources: {nodes: 2}}\n"
+    done = place.run(text)
+    assert (done.returncode, 'only `provider = "slurm"` has them' in done.stderr) == (2, True)
+    done = place.call("run", str(place.write(text)))
+    assert (done.returncode, "nodes: 2, and this machine is one" in done.stderr) == (2, True)
 
 
 def test_slots_on_a_node() -> None:

@@ -269,6 +269,21 @@ actions: [{{{STARTS}, scheduler: s}}]
     assert (scheduled(events), trace(place), allocations(slurm, place)) == ([], ["here"], {})
 
 
+def test_several_nodes_in_a_native_file(place: Place) -> None:
+    """A step that uses two nodes has a block of its own with both, beside the blocks of other steps."""
+    place.describe(provider="slurm", blocks_max=1, idle="10s", walltime="00:05:00", partition="debug")
+    wide = "srun --overlap -N2 -n2 sh -c 'echo $SLURMD_NODENAME >> trace'"
+    run(
+        place,
+        "resile: 1\nsteps:\n"
+        f'  wide: {{shell: "{wide}", resources: {{nodes: 2}}}}\n'
+        '  plain: {shell: "test $SLURM_JOB_NUM_NODES = 1"}\n',
+        "--executor",
+        str(place.toml),
+    )
+    assert len(set(trace(place))) == 2
+
+
 def test_schedulers_without_actions(place: Place, slurm: SlurmCluster) -> None:
     """With a file for `--executor` blocks follow the work, and jobs that want a scheduler have its options."""
     place.describe(provider="slurm", blocks_max=2, idle="10s", walltime="00:05:00")

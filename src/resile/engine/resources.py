@@ -87,6 +87,8 @@ def _misfit(step: Step, capacity: Capacity) -> str:
         return f"{size(resources.memory_bytes)} of memory, there is {size(capacity.memory_bytes)}"
     if resources.gpus > capacity.gpus:
         return f"GPUs: {resources.gpus}, there are {capacity.gpus}"
+    if resources.nodes > 1:
+        return f"nodes: {resources.nodes}, and this machine is one (`--executor` runs steps on a cluster)"
     return ""
 
 
@@ -150,7 +152,7 @@ def memory_limit(state: State, job: Job) -> int:
 def share_of(state: State, job: Job) -> Share:
     """What an attempt takes of the place where it runs."""
     granted = resources_for(state, job)
-    return _NOTHING if granted is None else Share(granted.cpus, granted.memory_bytes, granted.gpus)
+    return _NOTHING if granted is None else Share(granted.cpus, granted.memory_bytes, granted.gpus, granted.nodes)
 
 
 def time_limit(state: State, job: Job) -> float | None:

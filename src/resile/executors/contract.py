@@ -26,11 +26,12 @@ Records = Literal["here", "former", "none"]
 
 
 class Share(Struct, frozen=True, gc=False):
-    """What an attempt takes of the place where it runs, besides a slot."""
+    """What an attempt takes of the place where it runs, besides a slot; of each of its `nodes`, if it has several."""
 
     cpus: float = 0.0
     memory_bytes: int = 0
     gpus: int = 0
+    nodes: int = 1
 
 
 class Launch(Struct, frozen=True, gc=False):

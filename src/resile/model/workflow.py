@@ -340,7 +340,7 @@ class Resources(Struct, frozen=True, omit_defaults=True):
     """The resources that a step holds while it runs; zero asks for none.
 
     `enforce`: an attempt that uses more memory is ended. `memory_auto`: the memory is what the step needed in earlier
-    runs; 0 in the first run.
+    runs; 0 in the first run. CPUs, memory and GPUs are those of one of its `nodes`.
     """
 
     cpus: float = 0.0
@@ -349,6 +349,7 @@ class Resources(Struct, frozen=True, omit_defaults=True):
     runtime_seconds: float | None = None
     enforce: bool = False
     memory_auto: bool = False
+    nodes: int = 1
 
 
 class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):

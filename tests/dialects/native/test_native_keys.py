@@ -255,6 +255,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (step_with("shell: x, resources: {memory: auto}").resources, Resources(memory_auto=True, enforce=True)),
     ],
     ("resources", "enforce"): [(step_with("shell: x, resources: {memory: 1k, enforce: false}").resources, Resources(memory_bytes=1024))],
+    ("resources", "nodes"): [(step_with("shell: x, resources: {nodes: 2}").resources, Resources(nodes=2))],
     ("resources", "gpus"): [(step_with("shell: x, resources: {gpus: 1}").resources, Resources(gpus=1))],
     ("resources", "runtime"): [(step_with("shell: x, resources: {runtime: 1h}").resources, Resources(runtime_seconds=3600.0))],
     ("an input", "default"): [(workflow_with("inputs: {a: {default: x}}").inputs, {"a": Input(default="x")})],

@@ -45,6 +45,7 @@ def place_on_cluster(workflow: Workflow, path: str | None, folder: str | None = 
     workflow = replace(workflow, executor=settings)
     shapes = shapes_of(workflow)
     _refuse_requests(settings, shapes)
+    _refuse_nodes(workflow, settings)
     if len(shapes) > POOLS_MAX:
         named = "; ".join(f"{shape} ({', '.join(steps[:3])})" for shape, steps in shapes.items())
         raise ResileError(
@@ -111,6 +112,18 @@ def _refuse_requests(settings: ExecutorSettings, shapes: dict[Shape, list[str]])
         raise ResileError("value", message, hint="remove `memory` and `gpus`, and choose a queue that has them")
 
 
+def _refuse_nodes(workflow: Workflow, settings: ExecutorSettings) -> None:
+    """Refuse steps that use several nodes where a batch system gives no such blocks."""
+    if settings.provider == "slurm":
+        return
+    for flow in workflows_within(workflow):
+        for step in steps_of(flow):
+            if step.resources is not None and step.resources.nodes > 1:
+                message = f'step {step.name!r} uses {step.resources.nodes} nodes: only `provider = "slurm"` has them'
+                where = f"{flow.file}:{step.origin.line}:{step.origin.column}"
+                raise ResileError("value", message, where=where, hint="remove `nodes` from its `resources`")
+
+
 def _refuse_missing(settings: ExecutorSettings) -> None:
     """Refuse what this machine lacks: Parsl, or the commands of the batch system."""
     import shutil
@@ -137,7 +150,7 @@ def shapes_of(workflow: Workflow) -> dict[Shape, list[str]]:
     for flow in workflows_within(workflow):
         for step in steps_of(flow):
             asked = step.resources
-            share = Share() if asked is None else Share(asked.cpus, asked.memory_bytes, asked.gpus)
+            share = Share() if asked is None else Share(asked.cpus, asked.memory_bytes, asked.gpus, asked.nodes)
             limit = step.timeout_seconds or (asked.runtime_seconds if asked is not None else None) or 0.0
             shape = shape_of(settings, share, limit)
             if cluster is not None:

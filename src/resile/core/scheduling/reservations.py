@@ -39,6 +39,7 @@ def resources_for(state: State, job: Job) -> Resources | None:
         resources.gpus,
         job.runtime_seconds or resources.runtime_seconds,
         resources.enforce,
+        nodes=resources.nodes,
     )
 
 

@@ -43,7 +43,7 @@ SILENT_SECONDS_MAX = 600.0
 
 
 class Kind(Struct, frozen=True):
-    """A kind of block that a workflow describes: the scheduler's name, its options and its nodes.
+    """A kind of block that a workflow describes: the scheduler's name and options, if it has one, and the nodes.
 
     A block that comes `on_order` has one worker, or one `per_node`, which run as many attempts at once as fit, at most
     `parallel` (0: no limit).
@@ -69,7 +69,8 @@ class Shape(Struct, frozen=True):
     def __str__(self) -> str:
         """The shape in words."""
         parts = [
-            f"scheduler {self.kind.scheduler!r}" if self.kind is not None else "",
+            f"scheduler {self.kind.scheduler!r}" if self.kind is not None and self.kind.scheduler else "",
+            f"{self.kind.nodes} nodes" if self.kind is not None and self.kind.nodes > 1 else "",
             f"{self.cpus:g} CPUs" if self.cpus else "",
             f"{self.memory_bytes >> 20} MiB" if self.memory_bytes else "",
         ]
@@ -92,7 +93,8 @@ def shape_of(settings: ExecutorSettings, share: Share, time_limit_seconds: float
         return NO_SHAPE
     is_longer = time_limit_seconds > settings.walltime_seconds
     longer = time_limit_seconds + settings.grace_seconds if is_longer else 0.0
-    return Shape(share.cpus, share.memory_bytes, share.gpus, longer)
+    kind = Kind("", nodes=share.nodes, per_node=False, parallel=1) if share.nodes > 1 else None
+    return Shape(share.cpus, share.memory_bytes, share.gpus, longer, kind)
 
 
 class Block(Struct):

@@ -33,6 +33,7 @@ ROOTS = ("inputs", "env", "steps", "execution", "item", "item_index", "item_id",
 VERSION = 1
 CPUS_MAX = 1_000_000
 GPUS_MAX = 10_000
+NODES_MAX = 10_000
 # The word for memory that is learned from earlier runs.
 AUTO = "auto"
 MONITOR_SECONDS_DEFAULT = 5.0
@@ -227,6 +228,8 @@ RESOURCES = table(
     Key("memory", "size", "Memory: bytes, or `512m`, `4g`, `4GiB`; `auto`: what the step needed in earlier runs.",
         _memory, "memory_bytes"),
     Key("gpus", "whole number", "Whole graphics processors, given as CUDA_VISIBLE_DEVICES.", read.integer(0, GPUS_MAX)),
+    Key("nodes", "whole number", "Nodes of a cluster, which the step uses alone; it reaches the others with `srun`.",
+        read.integer(1, NODES_MAX)),
     Key("runtime", "duration", "Enforced like `timeout`.", read.duration, "runtime_seconds"),
     Key("escalate", "mapping", "Ask for more and try again after oom or a timeout."),
     read.true_or_false("enforce", "`false`: reserve `memory`, and let the step use more."),

@@ -30,7 +30,8 @@ def with_scheduler(shape: Shape, settings: ExecutorSettings, cluster: Cluster, s
     if name is None or settings.provider != "slurm":
         return shape
     scheduler = cluster.schedulers[name]
-    kind = Kind(name, options_of(scheduler), scheduler.nodes, per_node=cluster.nodes.get(step, 1) == 1)
+    is_spread = cluster.nodes.get(step, 1) == 1
+    kind = Kind(name, options_of(scheduler), scheduler.nodes, per_node=is_spread, parallel=0 if is_spread else 1)
     return replace(shape, walltime_seconds=max(shape.walltime_seconds, scheduler.walltime_seconds), kind=kind)
 
 
@@ -59,8 +60,13 @@ def shape_of_request(cluster: Cluster, allocation: Allocation, steps: Sequence[S
 
 
 def settings_of(settings: ExecutorSettings, shape: Shape) -> ExecutorSettings:
-    """The settings of a pool: a short allocation leaves its steps less time to end."""
-    if shape.kind is None:
+    """The settings of a pool: a short allocation leaves its steps less time to end.
+
+    `nodes_per_block` are the nodes with a worker.
+    """
+    kind = shape.kind
+    if kind is None:
         return settings
-    grace = min(settings.grace_seconds, shape.walltime_seconds / GRACE_PART)
-    return replace(settings, grace_seconds=grace, nodes_per_block=shape.kind.nodes if shape.kind.per_node else 1)
+    grace = min(settings.grace_seconds, (shape.walltime_seconds or settings.walltime_seconds) / GRACE_PART)
+    nodes, workers = kind.nodes if kind.per_node else 1, kind.parallel or settings.workers_per_node
+    return replace(settings, grace_seconds=grace, nodes_per_block=nodes, workers_per_node=workers)
