@@ -186,8 +186,8 @@ class WorkerPlace:
             return
         new, self._new = self._new, []
         self._add([held.claim for held, _ in new])
-        profiles = {held.profile: self._profile(held.profile) for held, _ in new}
-        self.answer([assignment_of(held, launch, self._folder(held)) for held, launch in new], list(profiles.values()))
+        profiles = [self._profile(number) for number in dict.fromkeys(held.profile for held, _ in new)]
+        self.answer([assignment_of(held, launch, self._folder(held)) for held, launch in new], profiles)
 
     def kill(self, profile: int, job: int, attempt: int) -> None:
         """Let the worker end an attempt; it hears of it at once where it waits for work."""
