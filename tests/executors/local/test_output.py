@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from resile.engine.secrets import Hidden
-from resile.executors.contract import Ended, OutputLost
+from resile.executors.contract import Ended, OutputLost, Stream
 from resile.executors.output import open_output
 from resile.model.failure import LogRange
 
 from .driver import driving, sh, wait_for
+
+STREAMS: tuple[Stream, ...] = ("out", "err")
 
 
 def test_ranges_of_one_slot_do_not_mix(tmp_path: Path) -> None:
@@ -23,6 +27,18 @@ def test_ranges_of_one_slot_do_not_mix(tmp_path: Path) -> None:
     assert [driver.err(ends[job]) for job in range(1, 4)] == [b"err %d\n" % job for job in range(1, 4)]
     assert [ends[job].log.out_offset for job in range(1, 4)] == [0, 6, 12]
     assert len({ends[job].log.segment for job in range(1, 4)}) == 1
+
+
+def test_who_follows_an_attempt_sees_nothing_of_the_next_one(tmp_path: Path) -> None:
+    """The follower knows only where the output began; the end of the attempt is in the launcher's records."""
+    with driving(tmp_path, slots=1) as driver:
+        ends = driver.run(*(sh(job, f"echo out {job}; echo err {job} >&2") for job in range(1, 4)))
+        for job, ended in ends.items():
+            began = replace(ended.log, out_length=0, err_length=0)
+            for stream in STREAMS:
+                follow = partial(driver.executor.follow_output, began, stream, job=job, attempt=1)
+                assert follow(0, 100) == f"{stream} {job}\n".encode()
+                assert (follow(4, 100), follow(0, 3), follow(6, 100)) == (f"{job}\n".encode(), stream.encode(), b"")
 
 
 def test_opening_the_standard_streams_again_destroys_nothing(tmp_path: Path) -> None:
