@@ -12,7 +12,8 @@ may arrive in code there is a warning.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable
 
 from resile.languages.shell.rules import ASSIGNMENT, Rules
 
@@ -75,9 +76,9 @@ class Flow:
         self.held.setdefault(name, set()).update(self.values_in(span))
         self.given.setdefault(name, set()).update(variables_in(self.text[span[0] : span[1]]))
 
-    def values_in(self, span: Span) -> Iterator[int]:
+    def values_in(self, span: Span) -> list[int]:
         """The values in a stretch of the text."""
-        return (at for at in self.values if span[0] <= at < span[1])
+        return self.values[bisect_left(self.values, span[0]) : bisect_left(self.values, span[1])]
 
     def values_for(self, names: Iterable[str]) -> set[int]:
         """The values that may get into one of these variables."""
