@@ -145,6 +145,8 @@ def test_dead_letters_run_again(api: Api, tmp_path: Path) -> None:
     assert api.get(f"{path}/{names[0].replace('[', '%5B')}").json["item_id"] == names[0]
     assert api.get(f"{path}/77").code == "no_such_letter"
     assert api.post(f"{path}/retry", {"filter": "item >", "dry_run": True}).code == "bad_filter"
+    unknown = api.post(f"{path}/retry", {"items": [names[1], "each[9]"]})
+    assert (unknown.status, unknown.code, "each[9]" in unknown.json["detail"]) == (404, "no_such_letter", True)
     dry = api.post(f"{path}/retry", {"filter": "item > 1", "dry_run": True})
     assert (dry.status, dry.json) == (200, {"items": names[1:]})
     (tmp_path / "mended").touch()

@@ -182,6 +182,9 @@ def test_events_are_listed_oldest_first(api: Api, finished: int) -> None:
         seen += [event["seq"] for event in page["items"]]
     assert seen == sorted(set(seen))
     assert api.get(f"/runs/{finished}/events?after={seen[-2]}").json["items"][0]["seq"] == seen[-1]
+    for path in ("events", "events/stream"):
+        assert api.get(f"/runs/{finished}/{path}?type=step_complete").code == "invalid_field"
+    assert api.get(f"/runs/{finished}/events?type=call.done").json["items"][0]["type"] == "attempt_succeeded"
     ended = api.get(f"/runs/{finished}/events?type=step_completed&type=step_failed").json["items"]
     assert {event["type"] for event in ended} == {"step_completed"}
 

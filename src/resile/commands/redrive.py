@@ -87,6 +87,7 @@ def preview(store: Store, call: RedriveCall) -> RedrivePreview:
     else:
         _refuse_unended(row, state)
         fans = _one_map(store, row, state, call)
+        _refuse_unknown(store, row, fans, call)
         name = fans[0].map if fans else None
         letters = _select_letters(store, row, fans, call)
     items = [letter.item_id for letter in islice(letters, PREVIEW_ITEMS_MAX)]
@@ -275,6 +276,17 @@ def _is_known(store: Store, row: RunRow, state: State, fan: LetterCount) -> bool
             return False
         scope, owner = kept.outer, kept.body["scope"]["owner"]
     return owner in state.jobs and (owner != fan.job or owner in state.fans)
+
+
+def _refuse_unknown(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> None:
+    """Refuse a call that names an item without a dead letter."""
+    missing = dict.fromkeys(call.items)
+    for letter in (letter for fan in fans for letter in letters_of(store, row.id, fan)) if missing else ():
+        missing.pop(letter.item_id, None)
+        missing.pop(str(letter.index), None)
+    for name in missing:
+        hint = f"`resile dlq list {row.id}` lists them"
+        raise ResileError("no-such-letter", f"run {row.id} has no dead letter {name!r}", hint=hint)
 
 
 def _select_letters(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> Iterator[LetterRow]:

@@ -235,7 +235,7 @@ ROUTES = (
         body=RetryBody,
         is_body_optional=True,
         answers={200: Answer("The letters", RedrivePreview)},
-        problems=(*_LETTERS, "run_active", "redrive_unfinished"),
+        problems=(*_LETTERS, "no_such_letter", "run_active", "redrive_unfinished"),
     ),
     Route(
         method="POST",

@@ -136,7 +136,7 @@ ROUTES = (
             202: Answer("They will run again", Redriven),
             200: Answer("They would run again", Redriven),
         },
-        problems=(*_PROBLEMS, "run_active", "redrive_unfinished", "no_answer"),
+        problems=(*_PROBLEMS, "no_such_letter", "run_active", "redrive_unfinished", "no_answer"),
     ),
     Route(
         method="GET",

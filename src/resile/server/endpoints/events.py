@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from resile.commands.documents.runs import Event
-from resile.commands.events.names import ALIASES
+from resile.commands.events.names import ALIASES, EVENT_TYPES
 from resile.engine.replay import row_of
 from resile.server.declarations import EVENTS, Answer, Items, Page, Request, Route
 from resile.server.problems import Problem
@@ -57,6 +57,8 @@ def list_events(request: Request) -> Items[Event]:
     asked: EventQuery = request.query
     after = max(asked.after, cursor_of(asked))
     run = request.number("run")
+    if not asked.names:
+        _own_types(asked.type)
     if asked.story:
         return page_of(request.client.story(run, asked.story), asked)
     if asked.job or asked.names:
@@ -70,10 +72,8 @@ async def stream_run(request: Request) -> Response:
     """The events of a run as they come, until it has ended."""
     run, asked = request.number("run"), request.query
     await request.server.stores.read(lambda connection: row_of(connection.store, run))
-    types = frozenset(ALIASES.get(name, name) for name in asked.type)
-    return stream(
-        request.server, events_of_run(run, until_idle=asked.until_idle), _last_id(request, asked.after), types
-    )
+    after, types = _last_id(request, asked.after), _own_types(asked.type)
+    return stream(request.server, events_of_run(run, until_idle=asked.until_idle), after, types)
 
 
 async def stream_all(request: Request) -> Response:
@@ -82,6 +82,15 @@ async def stream_all(request: Request) -> Response:
     if after is None:
         after = await request.server.stores.read(lambda connection: connection.tables.last_position())
     return stream(request.server, announcements, after)
+
+
+def _own_types(names: list[str]) -> frozenset[str]:
+    """Our names of these types; a name that no event has is refused."""
+    types = frozenset(ALIASES.get(name, name) for name in names)
+    for name in types - frozenset(EVENT_TYPES):
+        hint = f"one of {', '.join(EVENT_TYPES)}"
+        raise Problem("invalid_field", f"query: `type` can't be {name[:40]!r}", hint=hint)
+    return types
 
 
 def _last_id(request: Request, after: Any) -> Any:
