@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.cluster import Cluster, private_cluster
-from tests.executors.local.driver import wait_for
+from tests.executors.local.driver import lives, wait_for
 
 from . import flows
 from .service import DEADLINE_SECONDS, Server
@@ -83,15 +83,23 @@ def test_the_output_of_a_step_that_ended_without_a_server_is_whole(
 
 
 def test_a_second_signal_ends_the_steps(serve: Callable[..., Server], tmp_path: Path) -> None:
-    """Within the time that a stop may take."""
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+    """It may come a moment after the first; the step has ended with the server, and runs again with the next one."""
     server = serve()
-    run = server.api.start(flows.WAITS, inputs={"gate": str(gate)})
+    text = "resile: 1\nsteps: {hold: {shell: 'echo $$ >> began; test -e again || exec sleep 600'}}"
+    run = server.api.start(text, directory=str(tmp_path))
     server.api.wait_for(run, "attempt_started")
-    server.process.send_signal(signal.SIGINT)
+    began = tmp_path / "began"
+    step = int(wait_for(lambda: began.exists() and began.read_text()))
+    server.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: "stopping: " in server.log())
     server.process.send_signal(signal.SIGINT)
     assert server.process.wait(DEADLINE_SECONDS) == 0
+    assert not lives(step)
+    (tmp_path / "again").touch()
+    following = serve()
+    following.api.wait_for(run)
+    assert following.api.get(f"/runs/{run}").json["status"] == "completed"
+    assert len(began.read_text().split()) == 2
 
 
 def test_open_streams_end_when_it_stops(serve: Callable[..., Server]) -> None:

@@ -236,6 +236,8 @@ class _Process:
         if self._stopping is None:
             self._context.log("stopping: running steps go on, another signal ends them")
             self._stopping = asyncio.create_task(self._stop())
+        elif self._stopping.done():
+            self._context.log("the runs are handed back already, their steps go on")
         else:
             self._context.log("ending the steps that run")
             self._has_to_kill = True

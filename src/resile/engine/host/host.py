@@ -60,6 +60,8 @@ LOOK_AGAIN_SECONDS = 0.02
 DRIVEN_MAX, TAKEN_MAX = 512, 64
 # A run that an engine had to leave, because of a full disk for example, is tried again after this.
 AGAIN_SECONDS = 30.0
+# So long a host that is to stop waits for the order to kill the steps that run: people ask for both in turn.
+SECOND_STOP_SECONDS = 2.0
 
 Log = Callable[[str], None]
 T = TypeVar("T")
@@ -166,6 +168,7 @@ class Host:
                 self._poll.register(self._bell.fileno(), select.POLLIN)
             while not self._stops:
                 self._go_round()
+            self._await_second_stop()
             if self._stops > 1:
                 self._kill_steps()
             self._leave()
@@ -438,6 +441,12 @@ class Host:
 
     # --- stopping
 
+    def _await_second_stop(self) -> None:
+        """While steps run, leave some time in which they can still be killed; nothing new starts meanwhile."""
+        until = boot_seconds() + SECOND_STOP_SECONDS
+        while self._stops < 2 and self.hub.running_count() and boot_seconds() < until:
+            self._go_round_while_stopping(until)
+
     def _kill_steps(self) -> None:
         """End all steps that run, and wait until that is recorded."""
         for driven in self._driven.values():
@@ -447,14 +456,14 @@ class Host:
         while self._driven:
             self._go_round_while_stopping()
 
-    def _go_round_while_stopping(self) -> None:
-        """Do everything that is due for the runs that are driven, then wait; take no other."""
+    def _go_round_while_stopping(self, until: float = float("inf")) -> None:
+        """Do everything that is due for the runs that are driven, then wait, until then at most; take no other."""
         self._errands.run()
         now = boot_seconds()
         self._workers_at = self._workers.look(now)
         if now >= self._renew_at:
             self._renew(now)
-        self._look_at = float("inf")
+        self._look_at = until
         self._turn_all(now)
         self._release_all()
         if self._driven:
