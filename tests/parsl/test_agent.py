@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from resile.engine.monitoring.series import read_series
 from resile.executors.contract import Ended, Launch, Lost, Started, Withdrawn
 from resile.executors.fence import Fence, FenceReader
 from resile.executors.parsl.archive import write_archive
@@ -40,7 +41,13 @@ class Bench:
         self.address = address.read_text().strip()
         self.nodes = Nodes(str(folder))
         self.seen: list[Happening] = []
-        self.config = encode_config("label", self.fence, 0.0, b"/", str(folder), (), dict(os.environb))
+        self.config = self.config_with(sample_seconds=0.0)
+
+    def config_with(self, sample_seconds: float) -> str:
+        """What tasks say about the run."""
+        return encode_config(
+            "label", self.fence, 0.0, b"/", str(self.folder), (), dict(os.environb), sample_seconds=sample_seconds
+        )
 
     def submit(self, submission: str, *launches: Launch) -> socket.socket:
         """Hand attempts in as a worker of Parsl does."""
@@ -96,6 +103,17 @@ def test_a_node_announces_itself_before_it_takes_anything(bench: Bench) -> None:
     (token,) = bench.nodes.known
     assert os.readlink(bench.folder / "cluster" / "nodes" / "2") == token
     assert files.Arrivals(str(bench.folder)).close() == [token]
+
+
+def test_a_node_samples_its_attempts_where_the_run_wants_that(bench: Bench) -> None:
+    """The series of an attempt is written when it ends."""
+    bench.config = bench.config_with(sample_seconds=0.02)
+    with bench.submit("5.1", launch_of(1, "sleep 1")) as client:
+        assert client.recv(1) == b"1"
+    (series,) = read_series(str(bench.folder))
+    assert (series.job, series.attempt, series.interval_seconds) == (1, 1, 0.02)
+    assert series.samples
+    assert all(rss_bytes > 0 for _, rss_bytes, _ in series.samples)
 
 
 def test_an_attempt_that_runs_is_not_started_again(bench: Bench) -> None:

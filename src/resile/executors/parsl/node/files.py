@@ -116,7 +116,7 @@ class Arrivals:
     def close(self) -> list[str]:
         """Close the next free number; the tokens of all nodes that came before it, and that no call returned before."""
         os.makedirs(self._place, 0o700, exist_ok=True)
-        found = []
+        found: list[str] = []
         while True:
             self._number += 1
             if _take_number(self._place, self._number, CLOSED):
