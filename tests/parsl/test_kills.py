@@ -75,7 +75,7 @@ def test_nothing_is_lost_and_nothing_recorded_twice(place: Place) -> None:
             if what == "engine":
                 engine.communicate()
                 engine = place.popen("resume", "1")
-    out, err = engine.communicate(timeout=240)
+    out, err = engine.communicate(timeout=480)
     assert engine.returncode == 0, (kills, out, err)
     # A kill may miss; that of a worker, which many have, or of a whole block hits at least once.
     assert {"worker", "agent", "manager"} & set(kills), kills

@@ -95,7 +95,7 @@ def test_time_limit_of_an_allocation(place: Place) -> None:
 
 def test_a_step_that_saves_its_work_before_the_allocation_ends(place: Place) -> None:
     """It gets SIGTERM before the end, ends with exit 0, and goes on in a new allocation at no cost."""
-    place.describe(provider="slurm", partition="debug", idle="10s", walltime="00:02:00", grace="100s")
+    place.describe(provider="slurm", partition="debug", idle="10s", walltime="00:03:00", grace="120s")
     save = "test -e saved && exit 0; trap 'touch saved; exit 0' TERM; while :; do sleep 0.1; done"
     done = place.run(f'resile: 1\nsteps:\n  slow:\n    shell: "{save}"\n')
     assert done.returncode == 0, done.stderr
@@ -118,7 +118,7 @@ def test_scancel_of_an_allocation(place: Place, slurm: SlurmCluster) -> None:
     engine = place.start(f"resile: 1\nsteps:\n  one: {{shell: '{once(place.folder, 'marker')}'}}\n")
     job, _ = running(place, slurm, "marker")
     slurm.call("scancel", job)
-    out, err = engine.communicate(timeout=240)
+    out, err = engine.communicate(timeout=480)
     assert engine.returncode == 0, (out, err)
     (lost,) = attempts_of(place, "one", "attempt_lost")
     assert "preempted" in str(lost["reason"])
@@ -131,7 +131,7 @@ def test_a_node_that_goes_down(place: Place, slurm: SlurmCluster) -> None:
     engine = place.start(f"resile: 1\nsteps:\n  one: {{shell: '{once(place.folder, 'marker')}'}}\n")
     _, node = running(place, slurm, "marker")
     slurm.call("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
-    out, err = engine.communicate(timeout=240)
+    out, err = engine.communicate(timeout=480)
     wait_for("the node is back by itself", lambda: node in slurm.call("sinfo", "-h", "-N", "-t", "idle", "-o", "%N"))
     assert engine.returncode == 0, (out, err)
     (lost,) = attempts_of(place, "one", "attempt_lost")
