@@ -239,5 +239,13 @@ def test_an_epoch_begins_anew() -> None:
     world.feed(RunResumed(51.0, world.capacity))
     world.work()
     assert world.ended == "completed"
-    # `a` is not run again, so nothing is requested for it alone.
+    # `a` does not run again, so nothing is requested for it alone.
     assert world.requested[3:] == [(4, "on_workflow_start x"), (5, "on_jobs_ready y")]
+
+
+def test_steps_that_the_run_leaves_out() -> None:
+    """A request for several steps is made for those that run."""
+    left_out = replace(job("a"), left_out=True)
+    actions = (Allocation("x", "on_jobs_ready", ("a", "b")), Allocation("x", "on_jobs_ready", ("a",)))
+    world = Blocks(clustered(left_out, job("b", "a"), actions=actions)).run()
+    assert (world.ended, world.requested) == ("completed", [(1, "on_jobs_ready x")])

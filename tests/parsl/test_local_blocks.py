@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -98,3 +100,19 @@ def test_blocks_without_an_engine_end(place: Place) -> None:
     assert done.returncode == 0, done.stderr
     started = [one["attempt"] for one in place.events() if one["type"] == "attempt_started" and one["step"] == "a"]
     assert started == [1]
+
+
+def test_an_interrupt_of_the_terminal_reaches_the_engine_only(place: Place) -> None:
+    """Ctrl-C goes to all processes of the terminal: those of Parsl are not among them, and the step ends in peace."""
+    flow = place.write("resile: 1\nsteps:\n  a: {shell: 'echo $$ > pid; until test -e go; do sleep 0.1; done'}\n")
+    words = [sys.executable, "-m", "resile", "run", str(flow), "--executor", str(place.toml)]
+    engine = subprocess.Popen(
+        words, cwd=place.folder, env=place.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    pid_in(place.folder / "pid")
+    os.killpg(engine.pid, signal.SIGINT)
+    (place.folder / "go").touch()
+    _, err = engine.communicate(timeout=240)
+    assert "Traceback" not in err
+    assert [one["type"] for one in place.events() if one["step"] == "a"][-1] == "step_completed"

@@ -144,7 +144,7 @@ def test_too_many_kinds_of_nodes_are_refused(tmp_path: Path) -> None:
 def directives(shape: Shape, **keys: str) -> list[str]:
     """The directives for Slurm of a block, in their order."""
     pytest.importorskip("parsl")
-    settings = settings_of(ExecutorSettings("/shared", "slurm", workers_per_node=2, **keys), shape)
+    settings = ExecutorSettings("/shared", "slurm", workers_per_node=2, **keys)
     made = provider_maker(settings, 7, "wf7_r1", count(1))(shape)
     return [line.removeprefix("#SBATCH ") for line in made.scheduler_options.splitlines() if line]
 
@@ -159,6 +159,7 @@ def test_directives() -> None:
     assert directives(Shape(2, 2**30, 1, 60.0, own), partition="p") == [
         "--partition=p", "--cpus-per-task=6", "--account='a b'", "--exclusive", "--comment=mine --gres=gpu:1", *last,
     ]  # fmt: skip
+    assert directives(Shape(2, 2**30, 0, 60.0, Kind("s", on_order=True))) == ["--cpus-per-task=2", *last]
     assert directives(Shape(2, 0, 0, 60.0, Kind("s", ("--ntasks-per-node=8",)))) == ["--ntasks-per-node=8", *last]
 
 

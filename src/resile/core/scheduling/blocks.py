@@ -22,7 +22,7 @@ from resile.core.events import BlockEnded, BlockSubmitted, WorkerStarted
 from resile.core.reaction import Reaction
 from resile.core.state import ROOT, Job, State
 from resile.model.cluster import AUTO, Allocation, Cluster
-from resile.model.status import COMPLETED, PENDING, READY
+from resile.model.status import PENDING, READY
 
 
 def begin_blocks(reaction: Reaction, because: int) -> None:
@@ -75,12 +75,12 @@ def _times(state: State, blocks: Blocks, allocation: Allocation) -> int:
 
 
 def _least(state: State, counts: dict[int, int], names: Iterable[str]) -> int:
-    """How often all of these steps did something; one that completed before this epoch did it once, if another did."""
+    """How often all of these steps did something; one that does not run in this epoch did it once, if another did."""
     steps = [state.plan.index[name] for name in names]
     if not any(counts[step] for step in steps):
         return 0
     first = state.scopes[ROOT].first
-    return min(counts[step] or int(state.jobs[first + step].status is COMPLETED) for step in steps)
+    return min(counts[step] or int(state.jobs[first + step].counts_as_success) for step in steps)
 
 
 def _request_for(reaction: Reaction, blocks: Blocks, cluster: Cluster, jobs: list[Job]) -> None:

@@ -170,7 +170,8 @@ class Pool:
             label=f"pool-{self.index}",
             provider=provider,
             launch_cmd=command,
-            interchange_launch_cmd=["setpriv", "--pdeathsig", "KILL", os.path.join(programs, "interchange.py")],
+            # Ctrl-C in a terminal is not meant for it.
+            interchange_launch_cmd=["setsid", "setpriv", "--pdeathsig", "KILL", f"{programs}/interchange.py"],
             address=settings.address or ("127.0.0.1" if settings.provider == "local" else None),
             max_workers_per_node=workers,
             cores_per_worker=1e-9,

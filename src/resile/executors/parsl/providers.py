@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from resile.executors.parsl.on_order.shapes import settings_of
 from resile.model.executor import ExecutorSettings
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ def provider_maker(settings: ExecutorSettings, run: int, label: str, numbers: It
     """What makes a provider for a shape; blocks are named `resile-RUN-N`, with the next of these numbers."""
 
     def make(shape: Shape) -> Any:
-        return _MAKERS[settings.provider](settings, shape, run, label, numbers)
+        return _MAKERS[settings.provider](settings_of(settings, shape), shape, run, label, numbers)
 
     return make
 
@@ -46,7 +47,7 @@ def _slurm(settings: ExecutorSettings, shape: Shape, run: int, label: str, numbe
 
     kind = shape.kind
     nodes = settings.nodes_per_block if kind is None else kind.nodes
-    workers = settings.workers_per_node if kind is None or not kind.parallel else kind.parallel
+    workers = settings.workers_per_node
     given = {"partition": settings.partition, "account": settings.account, "qos": settings.qos}
     options = [f"#SBATCH --{name}={value}" for name, value in given.items() if value]
     if not _has(kind, "cpus", "ntasks"):

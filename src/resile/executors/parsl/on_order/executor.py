@@ -78,7 +78,9 @@ class OrderedExecutor(ParslExecutor):
             return
         for shape, keys in self._waiting.items():
             for pool in self._takers(shape):
-                room = min(pool.slots - pool.tasks, self._parallel - self._in_flight()) if keys else 0
+                room = pool.slots - pool.tasks if keys else 0
+                if room > 0:
+                    room = min(room, self._parallel - self._in_flight())
                 while keys and room > 0:
                     self._submit(pool, self._next_batch(keys, max(1, len(keys) // (2 * pool.slots))))
                     room -= 1

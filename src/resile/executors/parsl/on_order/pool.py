@@ -180,7 +180,7 @@ class OrderedPool(Pool):
             self.words.append(Submitted(number, job))
             return
         failed = [one for one in self._executor.status_facade.values() if one.terminal and one.message]
-        self._note_problem(" ".join(str(failed[-1].message).split())[:500] if failed else "", now)
+        self._note_problem(_words_of(str(failed[-1].message)) if failed else "", now)
         if number not in self._refused:
             self._refused.add(number)
             self.words.append(Submitted(number, problem=self.problem or "the batch system gives no reason"))
@@ -205,6 +205,10 @@ class OrderedPool(Pool):
             busy[name] = busy.get(name, False) or is_busy
         self.slots = slots
         for name in [name for name, is_busy in busy.items() if not is_busy and name not in self._idle]:
+            found = self._look_up(self.blocks[name])
+            if found is not None and found.is_over:
+                # Its workers are gone, and Parsl does not know that yet.
+                continue
             self._idle.add(name)
             self._executor._hold_block(name)
             assert self._executor.provider is not None
@@ -214,8 +218,20 @@ class OrderedPool(Pool):
         """The node of a block, or its nodes, as the batch system names them."""
         if self.settings.provider != "slurm":
             return os.uname().nodename
-        try:
-            found = slurm.look_up([block.job]).get(block.job)
-        except ResileError:
-            return ""
+        found = self._look_up(block)
         return "" if found is None else found.node
+
+    def _look_up(self, block: Block) -> slurm.Allocation | None:
+        """What Slurm says of a block; None if it says nothing."""
+        if self.settings.provider != "slurm":
+            return None
+        try:
+            return slurm.look_up([block.job]).get(block.job)
+        except ResileError:
+            return None
+
+
+def _words_of(message: str) -> str:
+    """The batch system's own words in a message of Parsl."""
+    before, _, after = message.partition("stderr=")
+    return " ".join((after or before).split())[:500]

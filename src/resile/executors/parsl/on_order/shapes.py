@@ -68,5 +68,6 @@ def settings_of(settings: ExecutorSettings, shape: Shape) -> ExecutorSettings:
     if kind is None:
         return settings
     grace = min(settings.grace_seconds, (shape.walltime_seconds or settings.walltime_seconds) / GRACE_PART)
-    nodes, workers = kind.nodes if kind.per_node else 1, kind.parallel or settings.workers_per_node
+    workers = kind.parallel or (1 if kind.on_order else settings.workers_per_node)
+    nodes = kind.nodes if kind.per_node else 1
     return replace(settings, grace_seconds=grace, nodes_per_block=nodes, workers_per_node=workers)
