@@ -13,7 +13,7 @@ import resile
 PACKAGE = Path(resile.__file__).parent
 # The state that the core folds, and what its one owner builds up step by step.
 CHANGED = {
-    "core": {"Fan", "Job", "Pattern", "Queue", "Redrive", "Scope", "State", "Kept"},
+    "core": {"Block", "Blocks", "Fan", "Job", "Pattern", "Queue", "Redrive", "Scope", "State", "Kept"},
     "store": {"Batch"},
     "engine": {"Offer", "Opening", "Statistics"},
     "executors/functions": {"Done", "Setting"},

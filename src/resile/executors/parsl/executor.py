@@ -69,12 +69,9 @@ class ParslExecutor(SegmentReader):
         """Open the run with this output folder, which all nodes see; they take samples so often, or none."""
         super().__init__(os.path.abspath(folder))
         self._folder = os.path.abspath(folder)
-        self._settings = settings
-        self._described = cluster
-        self._parallel = parallel
-        self._label = label
-        self._fence = fence
-        self._clock_offset = clock_offset
+        self._settings, self._described = settings, cluster
+        self._parallel, self._clock_offset = parallel, clock_offset
+        self._label, self._fence = label, fence
         self._cluster = os.path.join(self._folder, files.CLUSTER)
         make_folder(os.path.join(self._folder, wire.FOLDER))
         make_folder(self._cluster)
@@ -95,8 +92,7 @@ class ParslExecutor(SegmentReader):
         self._former = Former()
         self._verdicts = Verdicts(self._cluster)
         self._ready: list[Report] = []
-        self._submissions = 0
-        self._is_draining = False
+        self._submissions, self._is_draining = 0, False
         self._problem: BaseException | None = None
         self._is_closed = threading.Event()
         self._has_work = threading.Event()
