@@ -21,7 +21,7 @@ def times(name: str, usual: int) -> int:
 
 
 # On a fast machine many runs end before the moment of their kill, so suites go on until there were enough kills.
-ROUNDS_MAX = max(200, times("RESILE_KILLS", 0))
+ROUNDS_MAX = max(400, 4 * times("RESILE_KILLS", 0))
 
 
 class Runs:
@@ -59,7 +59,7 @@ class Runs:
         Where nothing happened since the last time, as on a busy machine, the engine gets more time.
         """
         size = self.effects.stat().st_size
-        self._patience = self._patience * 2 if size == self._size else max(1.0, self._patience / 2)
+        self._patience = self._patience * 1.4 if size == self._size else max(1.0, self._patience / 2)
         self._size = size
         return kill_at_random(process, process.pid, chance, seconds_max * self._patience)
 
