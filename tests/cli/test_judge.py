@@ -180,7 +180,14 @@ def test_judged_retry_in_vain_parks_again(program: Program) -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [((), ""), (("--output", "by hand"), "by hand"), (("--output", '{"x": 1}'), '{"x":1}'), (("--output", "7"), "7")],
+    [
+        ((), ""),
+        (("--output", "by hand"), "by hand"),
+        (("--output", '{"x": 1}'), '{"x":1}'),
+        (("--output", "7"), "7"),
+        (("--output", "[" * 5000), "[" * 5000),
+    ],
+    ids=["none", "text", "json", "number", "too deep for json"],
 )
 def test_judged_skip(program: Program, words: tuple[str, ...], said: str) -> None:
     """Dependents run as after success and see the output that was given, as JSON or text, else none."""

@@ -208,5 +208,5 @@ def _output(text: str | None) -> Any:
 
     try:
         return msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return text
