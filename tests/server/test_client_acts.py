@@ -77,7 +77,11 @@ def test_logs_are_exported(caller: Caller, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     local = caller.call("logs", str(run), "--export", str(here), remote=False)
     remote = caller.call("logs", str(run), "--export", str(there), remote=True)
-    assert remote.stdout == local.stdout.replace(str(here), str(there)) == f"4 files in {there}\n"
+    assert (
+        remote.stdout
+        == local.stdout.replace(str(here), str(there))
+        == (f"4 files in {there}, each with a name by step and one by number (job_wf…)\n")
+    )
     found = {path.name: path.read_bytes() for path in there.iterdir()}
     assert found == {path.name: path.read_bytes() for path in here.iterdir()}
     assert found["greet_a1.o"] == found["greet_r2_a1.o"] == found[f"job_wf{run}_j1_r2_a1.o"] == b"0123456789"

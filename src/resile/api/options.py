@@ -62,6 +62,7 @@ class Resources(Struct, frozen=True, kw_only=True):
     cpus: float | None = None
     memory: int | str | None = None
     gpus: int | None = None
+    nodes: int | None = None
     runtime: Seconds | None = None
     escalate: dict[str, Any] | None = None
     enforce: bool | None = None

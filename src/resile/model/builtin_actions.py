@@ -91,6 +91,10 @@ class Transform(Struct, frozen=True, omit_defaults=True):
     first: "Transform | None" = None
 
 
+# In place of its name, which Python would compile; see the end of workflow.py.
+Transform.__annotations__["first"] = Transform | None
+
+
 class Check(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A condition on a successful attempt. If it is not met the attempt fails, or only a remark is recorded.
 

@@ -11,7 +11,7 @@ _WRITTEN: dict[str, tuple[str, dict[str, object]]] = {
     "partition": ("short", {"partition": "short"}),
     "qos": ("high", {"qos": "high"}),
     "walltime": ("'01:30:00'", {"walltime_seconds": 5400.0}),
-    "nodes_per_block": ("2", {"nodes_per_block": 2}),
+    "nodes_per_block": ("2, provider: slurm", {"nodes_per_block": 2, "provider": "slurm"}),
     "blocks_min": ("1", {"blocks_min": 1}),
     "blocks_max": ("3", {"blocks_max": 3}),
     "workers_per_node": ("4", {"workers_per_node": 4}),

@@ -94,7 +94,7 @@ def test_the_shell_of_a_step_decides_what_is_refused(program: str, expected: lis
     ("text", "expected"),
     [
         (
-            'version: "1.0"\nchecks:\n  a:\n    type: command\n    exec: |\n      {% if pr %}echo{% endif %} "{{ pr.title }}"\n'
+            'version: "1.0"\nchecks:\n  a:\n    type: command\n    exec: |\n      set -e; {% if pr %}echo{% endif %} "{{ pr.title }}"\n'
             "      python3 -c \"print('{{ pr.title }}')\"\n",
             "f:7:26: warning: `{{ pr.title }}`: `python -c` reads the value a second time, as code [second-shell]\n"
             "  hint: pass it as an argument: python3 -c '… sys.argv[1] …' {{ pr.title }}",

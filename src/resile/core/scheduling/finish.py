@@ -65,8 +65,8 @@ def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
             "exit_code": job.exit_code,
             "attempts": job.attempts_started,
         }
-        # A later visit that was stopped does not hide the one that failed.
-        kind = "failed" if job.failed_visit else _NAMED.get(job.status)
+        # A later visit that was stopped does not hide the one that failed; a redrive that left no dead letter mends it.
+        kind = "failed" if job.failed_visit and job.status is not COMPLETED else _NAMED.get(job.status)
         if kind is not None:
             named["tolerated" if job.tolerated and kind == "failed" else kind].append(name)
     return {

@@ -30,7 +30,8 @@ TOKENS_MAX = 1_000_000_000
 _SETS_ERREXIT = re.compile(r"(?:^|;)\s*set\s(.*\s)?(-[a-zA-Z]*e|-o\s+errexit)")
 _CONTINUED = ("\\", "&&", "||", "|")
 _MARKS = re.compile(r"\\.|['\"]|(?<!\S)#")
-_HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w+)")
+# A number after it is a shift of bits in arithmetic.
+_HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?([A-Za-z_]\w*)")
 
 
 def _shell(reading: NativeReading, _: str, node: Mapping, fields: dict[str, Any], inner: Defaults) -> Shell:
