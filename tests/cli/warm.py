@@ -16,11 +16,13 @@ import subprocess
 import sys
 import traceback
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 LENGTH = struct.Struct("<I")
+ROOT = Path(__file__).parents[2]
 
 
 class WarmProcess:
@@ -29,7 +31,7 @@ class WarmProcess:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         argv = [sys.executable, "-m", "tests.cli.warm", str(theirs.fileno())]
-        self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen(argv, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         theirs.close()
         self._socket = ours
         atexit.register(self.close)

@@ -67,8 +67,10 @@ def test_what_is_written_after_a_compaction_follows_it(launcher: Launcher, tmp_p
     assert (tmp_path / f"t{SUFFIX}").read_bytes() == HEADER + RUNNING + OVER
 
 
-def test_a_spool_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+def test_a_spool_that_cannot_be_opened_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The launcher reports the system's own number with every start that it refuses, not a guess."""
+    # The launcher changes to the directory of its run; the tests after this one need theirs.
+    monkeypatch.chdir(tmp_path)
     fence = tmp_path / "fence"
     fence.write_bytes(OPEN)
     ours, theirs = socket.socketpair()
