@@ -71,7 +71,7 @@ def test_running_attempts_are_adopted(tmp_path: Path) -> None:
         adopted = {report.job: report for report in driver.reports if isinstance(report, Adopted)}
         assert adopted[2].pid == read_pid(tmp_path / "two")
         driver.executor.acknowledge()
-        assert len(list((tmp_path / "launcher").glob("*.spool"))) == 1
+        assert len(list(launcher_folder(tmp_path).glob("*.spool"))) == 1
         (tmp_path / "gate").write_text("more\n")
         ended = driver.until_count(Ended, 1)[0]
         assert isinstance(ended, Ended)
