@@ -137,3 +137,25 @@ def test_readers_of_a_database_that_is_migrated(tmp_path: Path) -> None:
         SqliteStore(path).close()
     thread.join(WAIT_SECONDS_MAX)
     assert problems == []
+
+
+# Makes a database, and dies while a change of it is half on disk: SQLite must undo that before anything is read.
+DIES_WHILE_IT_WRITES = """
+import os, sys, apsw
+db = apsw.Connection(sys.argv[1])
+db.execute("PRAGMA cache_size = 1; CREATE TABLE t (x); BEGIN")
+for number in range(200):
+    db.execute("INSERT INTO t VALUES (randomblob(4000))")
+os._exit(0)
+"""
+
+
+def test_a_reader_after_a_writer_that_was_killed_while_it_made_the_database(path: str) -> None:
+    """What the writer left unfinished is undone, although the reader itself changes nothing."""
+    subprocess.run([sys.executable, "-c", DIES_WHILE_IT_WRITES, path], check=True)
+    assert os.path.getsize(f"{path}-journal") > 0
+    reader = connect(path, readonly=True)
+    assert reader.execute("SELECT count(*) FROM t").fetchall() == [(0,)]
+    with pytest.raises(apsw.ReadOnlyError):
+        reader.execute("DELETE FROM t")
+    reader.close()

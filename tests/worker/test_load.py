@@ -21,7 +21,7 @@ from tests.server.service import Server
 
 from .process import WorkerProcess
 
-JOBS = int(os.environ.get("RESILE_WORKER_JOBS", "500"))
+JOBS = int(os.environ.get("RESILE_WORKER_JOBS", "1200"))
 SLOTS = "4"
 WORKERS = 3
 KILL_EVERY_SECONDS = 2.0

@@ -63,20 +63,41 @@ def connect(path: str, *, readonly: bool) -> apsw.Connection:
     try:
         if not readonly:
             _make(path)
-        db = _open(path) if readonly else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            # Fetch all rows: some settings return one, and apsw stops at each row until it is fetched.
-            db.execute(_SETTINGS).fetchall()
+            db = _open_with_settings(path, readonly=readonly)
+        except apsw.ReadOnlyError:
             if not readonly:
-                # Until the store is closed cleanly: SQLite removes the WAL by its name, which may be another's by then.
-                db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-                _use_wal(db)
-        except BaseException:
-            db.close()
-            raise
+                raise
+            _undo_unfinished(path)
+            db = _open_with_settings(path, readonly=True)
     except (apsw.Error, OSError) as error:
         raise explain(error, path) from error
     return db
+
+
+def _open_with_settings(path: str, *, readonly: bool) -> apsw.Connection:
+    """Open a database that exists, with our settings."""
+    db = _open(path) if readonly else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        # Fetch all rows: some settings return one, and apsw stops at each row until it is fetched.
+        db.execute(_SETTINGS).fetchall()
+        if not readonly:
+            # Until the store is closed cleanly: SQLite removes the WAL by its name, which may be another's by then.
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            _use_wal(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _undo_unfinished(path: str) -> None:
+    """Let SQLite undo what a process left unfinished that was killed while it made the database; a reader can't."""
+    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    finally:
+        db.close()
 
 
 def _open(path: str) -> apsw.Connection:
