@@ -11,11 +11,10 @@
     launcher/TOKEN/samples        what its attempts used, where the workflow asks for samples (executors/samples.py)
     launcher/TOKEN/TOKEN.spool    the lines of its launcher; and beside it the output of the attempts
 
-Each file has one writer. The lines of `orders`, `preempted`,
-`taken` and the spool have checksums. A submission is one way of an
-attempt to a node: a node first writes that it has taken it, then looks at the fence and at the orders, and only then
-starts it. An engine that gives up a submission first writes the order, then looks whether a node has taken it. So
-either the engine sees that it was taken, or it never starts.
+Each file has one writer. The lines of `orders`, `preempted`, `taken` and the spool have checksums. A submission is one
+way of an attempt to a node: a node first writes that it has taken it, then looks at the fence and at the orders, and
+only then starts it. An engine that gives up a submission first writes the order, then looks whether a node has taken
+it. So either the engine sees that it was taken, or it never starts.
 
 On a shared disk a file that is opened shows what others have written, but a list of names may be old. So a node first
 announces itself under the next free number, which the disk gives to one only. An engine that looks who has taken
