@@ -1,6 +1,6 @@
 """Connections to a SQLite store: how they are opened, how they write, and what their errors mean.
 
-    PRAGMA synchronous = FULL    acknowledged commits are on disk, even after a power cut
+    PRAGMA synchronous = FULL    acknowledged commits are on disk, even after a power cut; those of leases need not be
     WAL of about 2 MB            reused from its start after each checkpoint; overwriting a file in place is
                                  synced almost twice as fast as growing it
     checkpoint at exit           a store that is closed puts all commits into the file; the last to close it also
@@ -133,12 +133,18 @@ def _use_wal(db: apsw.Connection) -> None:
 
 
 @contextmanager
-def writing(db: apsw.Connection, path: str) -> Iterator[None]:
-    """One transaction that holds the write lock from its start: all of it is written, or nothing."""
+def writing(db: apsw.Connection, path: str, *, synced: bool = True) -> Iterator[None]:
+    """One transaction that holds the write lock from its start: all of it is written, or nothing.
+
+    One that is not `synced` survives every kill of this process. A power cut may undo it, unless a later transaction,
+    of any process, was synced: the WAL is one sequence.
+    """
     # The threads of one process wait here: SQLite would let each sleep for longer than most transactions take.
-    turn = _turns.setdefault(os.path.realpath(path), allocate_lock())
+    turn = _turn_of(path)
     has_turn = turn.acquire(timeout=BUSY_MILLISECONDS_MAX / 1000)
     try:
+        if not synced:
+            db.execute("PRAGMA synchronous = NORMAL")
         db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -151,8 +157,18 @@ def writing(db: apsw.Connection, path: str) -> Iterator[None]:
     except apsw.Error as error:
         raise explain(error, path) from error
     finally:
+        if not synced:
+            db.execute("PRAGMA synchronous = FULL")
         if has_turn:
             turn.release()
+
+
+def _turn_of(path: str) -> LockType:
+    """The lock for the threads of this process that write to one database, by whichever name."""
+    turn = _turns.get(path)
+    if turn is None:
+        turn = _turns[path] = _turns.setdefault(os.path.realpath(path), allocate_lock())
+    return turn
 
 
 def explain(error: apsw.Error | OSError, path: str) -> StoreError:

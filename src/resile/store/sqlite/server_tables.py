@@ -71,7 +71,7 @@ class SqliteServerTables:
         taken: list[tuple[Submission, Lease]] = []
         if not due:
             return taken
-        with self._writing() as db:
+        with self._writing(synced=False) as db:
             for one in due:
                 held = rows.lease_of(db, one.run)
                 if not leases.is_free(held, now):
@@ -98,7 +98,7 @@ class SqliteServerTables:
             _dequeue(db, lease)
 
     def release_all(self, ended: Sequence[Lease], waiting: Sequence[tuple[Lease, float | None]]) -> None:
-        with self._writing() as db:
+        with self._writing(synced=False) as db:
             for lease in ended:
                 if rows.holds(db, lease):
                     _dequeue(db, lease)
@@ -110,7 +110,7 @@ class SqliteServerTables:
         sql = "UPDATE leases SET expires_at = ?, expires_boot_seconds = ? WHERE run = ? AND token = ?"
         expiry = leases.expiry(now, seconds).values()
         lost: list[Lease] = []
-        with self._writing() as db:
+        with self._writing(synced=False) as db:
             for lease in leases_:
                 db.execute(sql, (*expiry, lease.run, lease.token))
                 if not db.changes():
@@ -196,9 +196,10 @@ class SqliteServerTables:
             db.executemany("DELETE FROM claims WHERE run = ? AND epoch = ? AND job = ? AND attempt = ?", keys)
 
     @contextmanager
-    def _writing(self) -> Iterator[apsw.Connection]:
+    def _writing(self, *, synced: bool = True) -> Iterator[apsw.Connection]:
+        """One transaction. Leases are not `synced`: after a power cut those of the boot before are free anyway."""
         self._witness.check()
-        with writing(self._db, self._witness.path):
+        with writing(self._db, self._witness.path, synced=synced):
             yield self._db
 
     def _read(self, convert: Callable[[Any], T], sql: str, *values: str | int | float | None) -> list[T]:
