@@ -13,7 +13,7 @@ from resile.commands.start.on_cluster import cluster_capacity, place_on_cluster,
 from resile.errors import ResileError
 from resile.executors.contract import Share
 from resile.executors.parsl.node.slots import fit_word, slots_on_node
-from resile.executors.parsl.on_order.pool import Former
+from resile.executors.parsl.on_order.pool import EarlierAllocations
 from resile.executors.parsl.on_order.shapes import settings_of, with_scheduler
 from resile.executors.parsl.pools import NO_SHAPE, Kind, Shape, shape_of
 from resile.executors.parsl.providers import provider_maker
@@ -209,7 +209,7 @@ def test_allocations_of_earlier_engines(commands: Path) -> None:
     lines = [f"JobId={job} JobName=resile-7-{block} JobState={state} Comment=l" for job, block, state in jobs]
     lines.append("JobId=15 JobName=resile-7-4 JobState=TIMEOUT Comment=other")
     write(commands, "scontrol", "".join(f"echo {line}\n" for line in lines))
-    former = Former(7, "l")
+    former = EarlierAllocations(7, "l")
     assert [former.goes_on(number) for number in range(1, 5)] == [True, False, False, False]
     assert [former.take_end(number) for number in (2, 3, 4)] == [
         "Slurm's allocation 13 (resile-7-2): TIMEOUT", "", "",

@@ -78,12 +78,12 @@ def _kind(job: RunJob) -> str:
         case "pending_failed":
             return "error"
         case _:
-            # It was skipped or canceled, or the run is interrupted or parked and has not come to it.
+            # It was skipped or canceled, or the run is interrupted or parked and has not reached it.
             return "skipped"
 
 
 def _xml_text(text: str) -> str:
-    """The text with a mark in place of each character that XML does not allow."""
+    """Replace each character that XML does not allow by U+FFFD."""
     return _NOT_IN_XML.sub("\ufffd", text)
 
 
@@ -107,13 +107,13 @@ def annotation_lines(document: RunDocument, messages: dict[int, str], workflow: 
         name = step_name(job.scope, job.step)
         word = output.status_word(job.status, recovered=job.recovered, tolerated=job.tolerated)
         properties["title"] = f"{name} {word}"
-        given = ",".join(f"{key}={_data(value, in_property=True)}" for key, value in properties.items())
+        given = ",".join(f"{key}={_escape(value, in_property=True)}" for key, value in properties.items())
         message = messages.get(job.id) or f"it failed at first; `resile explain {document.run}` says what followed"
-        yield f"::{level} {given}::{_data(message)}"
+        yield f"::{level} {given}::{_escape(message)}"
 
 
 def _own_step(job: RunJob, names: Iterable[str]) -> str:
-    """The step of the workflow itself that a job belongs to: for a step of an item, a child or a handler, its owner."""
+    """The top-level step of a job: for a job of an item, a child workflow or a handler, the step that has these."""
     if job.scope == "root":
         return path_part(job.step)
     around = (name for name in names if job.scope == name or job.scope.startswith((f"{name}[", f"{name}/", f"{name}.")))
@@ -121,7 +121,7 @@ def _own_step(job: RunJob, names: Iterable[str]) -> str:
 
 
 def _level(job: RunJob) -> str:
-    """How loud an annotation is; empty for a step that went well at once."""
+    """The level of an annotation; empty for a step that passed without a repair."""
     if job.status == "failed":
         return "warning" if job.tolerated else "error"
     if job.status == "pending_failed":
@@ -129,7 +129,7 @@ def _level(job: RunJob) -> str:
     return "notice" if job.recovered else ""
 
 
-def _data(text: str, *, in_property: bool = False) -> str:
-    """A text as GitHub demands it in a command: on one line, and in a property without separators."""
+def _escape(text: str, *, in_property: bool = False) -> str:
+    """Escape a text for a command of GitHub: line breaks, and in a property also the separators."""
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if in_property else text

@@ -78,9 +78,9 @@ class _Tally:
                 if kind := note.data.get("kind"):
                     self.kinds[kind] = self.kinds.get(kind, 0) + 1
             case "retry_scheduled" | "route_taken":
-                self._rule_of(note)
+                self._remember_rule(note)
             case "repair_started":
-                key = self._rule_of(note)
+                key = self._remember_rule(note)
                 if key is not None:
                     self._repairing[note.job] = (key, note.at)
             case "repair_finished":
@@ -97,8 +97,8 @@ class _Tally:
             case "step_failed":
                 self._last.pop(note.job, None)
 
-    def _rule_of(self, note: Note) -> Key | None:
-        """Remember the rule that was last applied to a job; None for a note that does not concern a rule."""
+    def _remember_rule(self, note: Note) -> Key | None:
+        """Remember and return the rule that this event applied to its job; None if it concerns no rule."""
         key = (note.scope, note.step, note.data.get("rule", ""))
         if key not in self.rules:
             return None

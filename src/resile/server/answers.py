@@ -31,7 +31,7 @@ class Submitted(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True):
-    """The run will do what it was asked to; its events tell when it has."""
+    """The server has recorded the request; the events of the run say when it was carried out."""
 
     run: int
 

@@ -82,7 +82,7 @@ class Application:
         self._agents: McpEndpoint | None = None
 
     def open(self, routes: Sequence[Route]) -> None:
-        """Answer requests by these routes from now on; those that came before have waited."""
+        """Answer requests by these routes from now on; earlier requests wait for this call."""
         self._table = RouteTable(routes)
         self._is_open.set()
 
@@ -148,14 +148,14 @@ class Application:
         query = read_query(scope["query_string"], route.query)
         data = await self._read(receive, headers) if scope["method"] in _CHANGES else b""
         body = _body_of(route, data, headers)
-        request = Request(server, identity, values, query, body, headers, hung_up=partial(_hung_up, receive))
+        request = Request(server, identity, values, query, body, headers, hung_up=partial(_wait_for_hang_up, receive))
         key = headers.get("idempotency-key") if scope["method"] == "POST" else None
         if key is None:
             return await self._call(route, request)
         return await self._call_once(route, request, key, b"\0".join((scope["raw_path"], scope["query_string"], data)))
 
     async def _identify(self, headers: dict[str, str], address: str, routes: dict[str, Route]) -> Identity:
-        """Who asks; a path that is open to all needs no token."""
+        """Find the identity of the caller; a path that is open to all needs no token."""
         tokens = self._server.tokens
         if routes and all(route.role is None for route in routes.values()):
             return tokens.anyone
@@ -191,7 +191,7 @@ class Application:
             return _response(route, await route.handler(request))
 
         def handle(connection: Connection) -> Response:
-            """Make the response in the thread: encoding a large document takes its time."""
+            """Make the response in the thread of the handler, because it takes long to encode a large document."""
             return _response(route, route.handler(msgspec.structs.replace(request, connection=connection)))
 
         stores = self._server.stores
@@ -226,7 +226,7 @@ class Application:
         return response
 
 
-async def _hung_up(receive: Receive) -> None:
+async def _wait_for_hang_up(receive: Receive) -> None:
     """Wait until the caller has closed the connection; the body was read before."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -248,7 +248,7 @@ def _body_of(route: Route, data: bytes, headers: dict[str, str]) -> Any:
 
 
 def _response(route: Route, result: Any) -> Response:
-    """The response that a handler's result means."""
+    """Make a response of a handler's result."""
     if isinstance(result, Response):
         return result
     if not isinstance(result, Reply):

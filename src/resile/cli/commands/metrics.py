@@ -25,7 +25,7 @@ def _lines(document: RunMetrics, page: Page) -> Iterator[str]:
     yield from page.wrap(f"run {document.run} {escape(document.workflow)}: {', '.join(parts)}", "  ")
     if document.failures:
         kinds = [f"{count} {kind}" for kind, count in sorted(document.failures.items())]
-        # The failure of a map or a child workflow has no kind: it is that of a step inside.
+        # A map or a child workflow fails because a step inside failed; only that failure has a kind.
         inside = document.attempts.failed + document.attempts.lost - sum(document.failures.values())
         kinds += [f"{inside} because of steps inside"] if inside > 0 else []
         yield from page.wrap(f"failures: {', '.join(kinds)}", "  ")

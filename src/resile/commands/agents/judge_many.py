@@ -3,7 +3,7 @@
     check every decision --> no engine drives the run: one batch of the log has all of them
                          --> an engine drives it: it gets them one after the other
 
-An agent may judge only so many failures of a run.
+All agents together may judge at most `quota` failures of a run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The progress of a run on a server: its log, folded here as it comes."""
+"""The progress of a run on a server: the client reads its log and folds it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resile.store.contract import Entry
 if TYPE_CHECKING:
     from resile.commands.remote.connection import Connection
 
-# No longer, so that Ctrl-C is heard.
+# How long one request waits for entries; short, because Ctrl-C takes effect between requests.
 WAIT_SECONDS = 1.0
 REST_SECONDS = 0.02
 
@@ -32,7 +32,7 @@ def follow_run(
 ) -> RunOutcome:
     """Follow a run until it has ended, waits for judgement, or the caller interrupts the waiting.
 
-    What happened before `act`, which makes the run go on, is not shown again.
+    `act` makes the run go on; events before it are folded and not shown.
     """
     source = _RemoteLog(connection, run)
     first = source.page(0)
@@ -53,18 +53,18 @@ def ended_run(connection: Connection, run: int) -> RunOutcome:
 
 
 class _RemoteLog:
-    """The log of a run, as its server tells it."""
+    """The log of a run, read from its server."""
 
     def __init__(self, connection: Connection, run: int) -> None:
         self._connection = connection
         self._run = run
 
     def page(self, after: int, wait_seconds: float = 0.0) -> RunLog:
-        """A part of the log."""
+        """Read one page of the log after an entry."""
         return self._connection.get(f"/runs/{self._run}/log", RunLog, after=after, wait_seconds=wait_seconds)
 
     def catch_up(self, state: State, page: RunLog) -> int:
-        """Fold what happened so far; return the number of the last entry."""
+        """Fold the log up to its end; return the number of the last entry."""
         after = 0
         while page.entries:
             for entry in _entries(page):
@@ -74,19 +74,19 @@ class _RemoteLog:
         return after
 
     def read(self, after: int) -> tuple[list[Entry], RunStatus | None]:
-        """What is there, or what comes within a second."""
+        """Read the next entries; wait for them up to WAIT_SECONDS."""
         page = self._connection.patiently(partial(self.page, after, WAIT_SECONDS))
         return _entries(page), page.left  # type: ignore[return-value]
 
     def rest(self) -> None:
-        """The server has waited already, unless it stops."""
+        """Pause briefly: the server has waited already, but a stopping server answers at once."""
         time.sleep(REST_SECONDS)
 
     def outcome(self, state: State, status: RunStatus) -> RunOutcome:
-        """The outcome; the document is the server's."""
+        """The outcome of the run, with the document of the server."""
 
         def make() -> RunDocument:
-            """Where the waiting was interrupted, the run goes on, and the document says what this command saw."""
+            """Read the document, with the status that this command saw: after Ctrl-C the run itself goes on."""
             document = self._connection.get(f"/runs/{self._run}", RunDocument)
             return msgspec.structs.replace(document, status=status, exit_code=EXIT_CODES[status])
 

@@ -84,7 +84,7 @@ def take_items(reaction: Reaction, job: Job, event: ItemsRead) -> None:
     fan.reading = False
     fan.place = event.place
     fan.taken += len(event.items)
-    # In a redrive the same file may hold letters of another fan-out after this one's.
+    # In a redrive the file may also hold, after these, the dead letters of another fan-out.
     fan.last = event.last or fan.taken >= fan.goal
     fan.queue.extend(event.items)
     if event.kept:
@@ -102,7 +102,7 @@ def pump(reaction: Reaction, job: Job) -> None:
         _open_next(reaction, job, fan, action)
     if not fan.reading and not fan.last and len(fan.queue) <= ITEMS_PER_READ // 2:
         fan.reading = True
-        reaction.order(read_on(job, fan, job.last_event_seq))
+        reaction.order(read_order(job, fan, job.last_event_seq))
     timed = any(waiting.due > reaction.at for waiting in fan.waiting.values())
     is_held = fan.circuit == "open" and not fan.stopped and (state.workflow.edition == 1 or _has_more(fan))
     if fan.reading or timed or is_held:
@@ -119,12 +119,12 @@ def _has_more(fan: Fan) -> bool:
 
 
 def tries_all(state: State, fan: Fan) -> bool:
-    """Does this drive try every item, however many fail? A redrive does; in the first edition limits stopped it."""
+    """Does the fan-out run every item, however many fail? A redrive does, except in runs of edition 1."""
     return fan.redrive and state.workflow.edition > 1
 
 
-def excess(fan: Fan, policy: ErrorPolicy) -> str:
-    """The reason to fail a fan-out of which too large a share failed; empty where the share is not exceeded."""
+def excess_reason(fan: Fan, policy: ErrorPolicy) -> str:
+    """The reason to fail a fan-out if the share of failed items is over its threshold, else empty."""
     if not fan.done or fan.bad / fan.done <= policy.failure_threshold:
         return ""
     return f"{fan.bad} of {fan.done} items failed (failure_threshold {policy.failure_threshold:g})"
@@ -137,7 +137,7 @@ def note_threshold(reaction: Reaction, job: Job, fan: Fan, why: str) -> None:
     reaction.note("threshold_reached", job, data)
 
 
-def read_on(job: Job, fan: Fan, because: int) -> ReadItems:
+def read_order(job: Job, fan: Fan, because: int) -> ReadItems:
     """The order to read the next items."""
     return ReadItems(job.id, fan.label, fan.place, min(ITEMS_PER_READ, fan.goal - fan.taken), because)
 
@@ -161,7 +161,7 @@ def _open_next(reaction: Reaction, job: Job, fan: Fan, action: FanOut) -> None:
             open_item(reaction, job, fan, again.item, again.number, again.turn)
         else:
             item = fan.queue.pop(0)
-            # A letter of an earlier listing belongs to another list of items: the counts do not include it.
+            # A dead letter of an earlier listing belongs to another list of items, so the counts do not include it.
             if fan.redrive and all(_is_counted(state, fan, failure) for failure in item.history[-1:]):
                 fan.counted[item.index] = item.history[-1:]
             open_item(reaction, job, fan, item, 1)
@@ -348,7 +348,7 @@ def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
         return
     policy = fan_action(state, job).policy
     problem, answer = fan.stopped, policy.on_item_failure
-    if not problem and state.workflow.edition > 1 and (problem := excess(fan, policy)):
+    if not problem and state.workflow.edition > 1 and (problem := excess_reason(fan, policy)):
         note_threshold(reaction, job, fan, problem)
     if not problem and fan.failed and answer in ("fail", "carry_on"):
         problem = f"{fan.failed} of {fan.total} items failed"
@@ -360,7 +360,7 @@ def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
         reaction.note("attempt_succeeded", job, counts(fan))
         producer = fan_action(state, job).scope
         if producer and not fan.total:
-            # Neither the steps below a producer nor its `on_finish` run; steps that gather the items do.
+            # The dependents of a producer and its `on_finish` do not run; steps that gather the items do.
             job.accepted = "empty"
             settle_or_revisit(reaction, job, SKIPPED, {"reason": f"{producer!r} gave no items"})
         else:

@@ -16,7 +16,7 @@ from resile.core.fanout.fanout import (
     BY_CANCEL,
     counts,
     dead_letter,
-    excess,
+    excess_reason,
     keep_unstarted,
     may_have_letters,
     note_threshold,
@@ -192,7 +192,7 @@ def _stop_at_limit(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) 
 
 def _stop_at_rate(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
     """Stop the fan-out if too large a share of its items has failed, once `threshold_items_min` items are done."""
-    why = excess(fan, policy) if fan.done >= policy.threshold_items_min else ""
+    why = excess_reason(fan, policy) if fan.done >= policy.threshold_items_min else ""
     if why:
         _stop(reaction, job, fan, why)
 

@@ -6,7 +6,7 @@ from resile.core.actions import SetTimer
 from resile.core.events import TimerFired
 from resile.core.fanout.breaker import CIRCUIT, half_open
 from resile.core.fanout.child_workflow import expire_child
-from resile.core.fanout.fanout import expire_map, item_timer, pump, read_on
+from resile.core.fanout.fanout import expire_map, item_timer, pump, read_order
 from resile.core.fanout.naming import fan_action
 from resile.core.reaction import Reaction
 from resile.core.state import Job
@@ -21,7 +21,7 @@ def repeat_orders_of_host(reaction: Reaction, job: Job, because: int) -> None:
     if fan is None:
         return
     if fan.reading:
-        reaction.order(read_on(job, fan, because))
+        reaction.order(read_order(job, fan, because))
     if fan.circuit == "open":
         reaction.order(SetTimer(job.id, job.attempt, fan.due, because, item=CIRCUIT))
     for index, waiting in fan.waiting.items():

@@ -53,7 +53,9 @@ class Plan:
         self.grouped = [False] * len(self.steps)
         self._count_needs(steps)
         self.arc_targets = self._waiting_for_arcs() if any(step.arcs for step in steps) else frozenset()
-        self.joins = {number: self._before(number) for number in self.arc_targets if self.steps[number].join == "all"}
+        self.joins = {
+            number: self._sources_of(number) for number in self.arc_targets if self.steps[number].join == "all"
+        }
 
     def _count_needs(self, steps: tuple[Step, ...]) -> None:
         """Count the needs of each step, and list the dependents of each, in the order of the file."""
@@ -76,7 +78,7 @@ class Plan:
                 self.rows[source] = row if in_row and not self.dependents[source] else None
                 self.dependents[source] += numbers
 
-    def _before(self, number: int) -> frozenset[int]:
+    def _sources_of(self, number: int) -> frozenset[int]:
         """All other steps that lead to this one by arcs or needs, at any distance."""
         found: set[int] = set()
         work = {number}
@@ -92,8 +94,8 @@ class Plan:
     def _waiting_for_arcs(self) -> frozenset[int]:
         """The steps that do not start by themselves: at least one forward arc leads to them.
 
-        An arc leads back when its target lies on the path to its source, seen from where a run begins: the steps that
-        no arc or need leads to, and the first step of the file; or else the steps with which the caller begins it.
+        An arc leads back if its target lies on the path from where the run begins to the arc's source. A run begins
+        with the steps that no arc or need leads to, and with the steps that `begins` marks, else the first of the file.
         """
         arcs = [[self.index[arc.step] for arc in step.arcs] for step in self.steps]
         led_to = {target for targets in arcs for target in targets}

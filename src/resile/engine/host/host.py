@@ -52,15 +52,15 @@ from resile.store.server_tables import SharedStore, Submission
 
 LEASE_SECONDS = 15.0
 RENEW_SECONDS = 5.0
-# How often it looks at the store: without a bell, and with one that may have got lost.
+# How often the host looks at the store: without a bell, and with one, in case a ring was lost.
 LOOK_SECONDS, LOOK_WITH_BELL_SECONDS = 0.25, 2.0
-# After a ring it waits so long for the next, so that many rings cost one look.
+# The pause between a ring and the look at the store, so that many rings cost one look.
 LOOK_AGAIN_SECONDS = 0.02
-# How many runs it drives at a time, and how many it takes at once.
+# How many runs the host drives at most, and how many it takes in one look.
 DRIVEN_MAX, TAKEN_MAX = 512, 64
-# A run that an engine had to leave, because of a full disk for example, is tried again after this.
+# The pause before the host tries a run again that it had to leave, because of a full disk for example.
 AGAIN_SECONDS = 30.0
-# So long a host that is to stop waits for the order to kill the steps that run: people ask for both in turn.
+# How long a stopping host waits for a second signal, which kills the running steps: people press Ctrl-C twice.
 SECOND_STOP_SECONDS = 2.0
 
 Log = Callable[[str], None]
@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 
 class Host:
-    """Drives the due runs of a store; its methods may be called from any thread, its store is its own."""
+    """Drives the due runs of a store, which no other thread may use; any thread may call the public methods."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Host:
         self._folder = ServerFolder.take(output)
         machine = measure(None, None, None, None)
         # Attempts wait in the hub, so that a slot never waits for a commit; none is reserved before its needs hold.
-        # The hub knows the room of each place.
+        # The hub checks whether an attempt fits into a place, so the engine sees no limit.
         self._machine: Capacity = replace(machine, early=0, cpus=CPUS_MAX, memory_bytes=MEMORY_BYTES_MAX, gpus=GPUS_MAX)
         gpus = visible_gpus(os.environ) or [str(number) for number in range(machine.gpus)]
         self.hub: Hub = open_hub(self._folder, slots, labels, Room(machine.cpus, machine.memory_bytes, gpus))
@@ -114,7 +114,7 @@ class Host:
         self._by_share: dict[Writer, DrivenRun] = {}
         self._deadlines: list[tuple[float, int, DrivenRun]] = []
         self._numbers = count()
-        # Leases to release: of runs that have ended, and of those that wait until some time.
+        # Leases to release: of runs that have ended, and of those that wait, with the time when they are due.
         self._ended: list[Lease] = []
         self._waiting: list[tuple[Lease, float | None]] = []
         self._due: set[int] = set()
@@ -146,7 +146,7 @@ class Host:
         return self._errands.add(lambda: function(self._workers))
 
     def stop(self, *, kill: bool = False) -> None:
-        """Start nothing more and leave the runs to the next host; steps go on, unless they are to be killed."""
+        """Start nothing more and leave the runs to the next host; steps go on, unless `kill`."""
         self._stops = max(self._stops, 2 if kill else 1)
         os.eventfd_write(self._wakeup, 1)
 
@@ -160,7 +160,7 @@ class Host:
     # --- the thread
 
     def _work(self) -> None:
-        """Drive until the host is to stop, or can't go on."""
+        """Drive runs until `stop` or an error."""
         try:
             for descriptor in (self.hub.fileno(), self._writer.fileno(), self._wakeup):
                 self._poll.register(descriptor, select.POLLIN)
@@ -253,7 +253,7 @@ class Host:
             for submission, lease in due:
                 self._take(submission, lease, [one for one in asked if one.run == lease.run])
             if len(due) == room:
-                # There may be more, after a turn for those that are driven.
+                # More runs may be due: look again after one turn of the driven runs.
                 self._look_at = now
 
     def _take(self, submission: Submission, lease: Lease, requests: list[Request]) -> None:
@@ -268,7 +268,7 @@ class Host:
             self._waiting.append((lease, time.time() + AGAIN_SECONDS))
 
     def _open(self, lease: Lease, submission: Submission, requests: list[Request]) -> None:
-        """Fold a run, answer what was asked of it meanwhile, and open its engine."""
+        """Fold a run, answer the requests to it, and open its engine."""
         row = row_of(self._store, lease.run)
         state = fold_log(self._store, row)
         clock = clock_of(state)
@@ -299,7 +299,7 @@ class Host:
         self.statistics.taken += 1
 
     def _answer_only(self, lease: Lease, opening: Opening) -> None:
-        """Answer the requests to a run that has ended, and let it go."""
+        """Answer the requests to a run that has ended, and release its lease."""
         if opening.results:
             share = self._writer.share()
             journal = Journal(share, lease.run, lease.token)
@@ -311,7 +311,7 @@ class Host:
         self._ended.append(lease)
 
     def _poll_executor(self, driven: DrivenRun) -> None:
-        """Poll what else than the shared launcher may report for a run: functions, and launchers that others left."""
+        """Poll the descriptors of a run beside the shared launcher: its functions, and launchers of earlier hosts."""
         assert driven.drive is not None
         for descriptor in self.hub.descriptors_of(driven.run, driven.drive.executor):
             self._polled[descriptor] = driven.run
@@ -386,7 +386,7 @@ class Host:
         self._release(driven, due_at)
 
     def _release(self, driven: DrivenRun, due_at: float | None) -> None:
-        """Give up the lease of a run that is closed here, soon; where it is lost, another process has the run."""
+        """Release the lease of a closed run after this round; the store ignores a lease that is lost."""
         self._waiting.append((driven.lease, due_at))
 
     def _release_all(self) -> None:
@@ -396,7 +396,7 @@ class Host:
             self._tables.release_all(ended, waiting)
 
     def _lose(self, driven: DrivenRun) -> None:
-        """Drop a run that another engine has taken: end what runs of it here."""
+        """Drop a run that another engine has taken, and end its attempts here."""
         self.statistics.lease_losses += 1
         self._log(f"run {driven.run} was taken over by another process")
         self.hub.abandon(driven.run)
@@ -419,7 +419,7 @@ class Host:
         self._drop(driven.run)
 
     def _drop(self, run: int) -> None:
-        """Drive a run no more."""
+        """Remove a run from the driven ones."""
         driven = self._driven.pop(run, None)
         if driven is not None and driven.drive is not None:
             self._by_share.pop(driven.drive.writer, None)
@@ -435,14 +435,14 @@ class Host:
             if row is None or not is_due:
                 self.hub.forget_records(run)
             elif self._store.lease(run, now) is not None:
-                # Another server has it: what still runs here must not go on beside it.
+                # Another server drives the run, so its attempts here must end.
                 self.hub.end_records(run)
         self.hub.close_annexes()
 
     # --- stopping
 
     def _await_second_stop(self) -> None:
-        """While steps run, leave some time in which they can still be killed; nothing new starts meanwhile."""
+        """While steps run, wait SECOND_STOP_SECONDS for a second `stop`, which kills them; start nothing meanwhile."""
         until = boot_seconds() + SECOND_STOP_SECONDS
         while self._stops < 2 and self.hub.running_count() and boot_seconds() < until:
             self._go_round_while_stopping(until)
@@ -457,7 +457,7 @@ class Host:
             self._go_round_while_stopping()
 
     def _go_round_while_stopping(self, until: float = float("inf")) -> None:
-        """Do everything that is due for the runs that are driven, then wait, until then at most; take no other."""
+        """Do everything that is due for the driven runs, then wait, at most until `until`; take no other runs."""
         self._errands.run()
         now = boot_seconds()
         self._workers_at = self._workers.look(now)
@@ -470,7 +470,7 @@ class Host:
             self._sleep()
 
     def _leave(self) -> None:
-        """Write what is decided, and leave the runs to the next host; their steps go on."""
+        """Flush the writer, and leave the runs to the next host; their steps go on."""
         for driven in list(self._driven.values()):
             assert driven.drive is not None
             try:

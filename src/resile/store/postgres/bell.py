@@ -1,4 +1,4 @@
-"""Wakes those who wait for requests: LISTEN and NOTIFY.
+"""Wakes engines and hosts that wait for requests: LISTEN and NOTIFY.
 
 A request rings, and so does a run whose row changes; ordinary commits do not, because PostgreSQL writes commits that
 notify one after the other. A thread listens and passes the ring on to a descriptor. While its connection is lost, the
@@ -23,7 +23,7 @@ _NOTIFY = f"SELECT pg_notify({_CHANNEL.format('current_schema()')}, %s)"
 
 
 def ring(db: Connection, run: int) -> None:
-    """Wake those who wait for something of this run, once the transaction is committed."""
+    """Wake the engines and hosts that wait for this run, once the transaction is committed."""
     db.execute(_NOTIFY, (str(run),))
 
 
@@ -54,14 +54,14 @@ class PostgresBell:
         os.close(self._ended)
 
     def _listen(self) -> None:
-        """Listen until `close`, with as many connections as it takes."""
+        """Listen until `close`; connect again when the connection is lost."""
         pause = PAUSE_SECONDS_MIN
         while True:
             with suppress(psycopg.Error, StoreError), connect(self._address) as db:
                 channel = value_of(db, f"SELECT {_CHANNEL.format('%s')}", (self._address.schema,))
                 db.execute(f"LISTEN {channel}")
                 self.live, pause = True, PAUSE_SECONDS_MIN
-                # What came before has not rung.
+                # Notifications before LISTEN are lost, so ring once.
                 os.eventfd_write(self._rung, 1)
                 if self._pass_on(db):
                     return

@@ -14,5 +14,5 @@ STEP_TYPES: tuple[StepType, ...] = tuple(BY_STRUCT[struct] for struct in get_arg
 IR_TYPES = (
     builtin.SCRIPT, builtin.LOG, builtin.MEMORY, builtin.COLLECT, programs.QUERY, function.FUNCTION
 )  # fmt: skip
-"""Those that stand under `ir`: only files of other systems have them."""
+"""The step types under the key `ir`, which only translated files of other systems use."""
 BY_KEY: dict[str, StepType] = {key.name: row for row in STEP_TYPES for key in (row.key, *row.aliases)}

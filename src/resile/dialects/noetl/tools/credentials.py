@@ -75,7 +75,7 @@ def _entries_of(reading: NoetlReading, node: Node) -> dict[str, Mapping]:
 
 
 def _header_of_entry(reading: NoetlReading, name: str, node: Mapping) -> tuple[str, str]:
-    """Build the header of one credential by its name; what NoETL calls `key` is where its service keeps it."""
+    """Build the header of a named credential; `key`, its place in NoETL's own store, has no meaning here."""
     fields = read_keys(reading, node, AUTH_ENTRY)
     if "type" not in fields and {"type", "tool"} & node.entries.keys():
         return "", ""
@@ -189,7 +189,7 @@ def read_database_auth(reading: NoetlReading, node: Node | None, engine: str) ->
 
 
 def _add_database(reading: NoetlReading, name: str, node: Node) -> None:
-    """Add what tells where a database is as secrets; the usual variables of the database can take their place."""
+    """Add the address and the password of a database as optional secrets: its usual variables can replace them."""
     known = name if not is_template(name) else find_in_workload(reading, name, is_fixed=False)
     if known and not is_template(known):
         for field in ("dsn", "password"):

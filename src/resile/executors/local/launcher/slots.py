@@ -132,10 +132,10 @@ class Slot:
         self.has_work = allocate_lock()
         self.has_work.acquire()
         self.closed = False
-        # Released once the slot's attempt has started; `turn` is that of the slot whose attempt starts before this one.
+        # Released once the slot's attempt has started. `turn` is this lock of the slot whose attempt starts before.
         self.has_started = allocate_lock()
         self.turn: LockType | None = None
-        # Released when the attempt may no longer wait for a process: before it waits, or meanwhile.
+        # Released when the attempt must not wait any longer for the system to have a free process.
         self.interrupted = allocate_lock()
         # False once the thread has ended.
         self.is_served = True
@@ -178,7 +178,7 @@ class Slot:
         self.known: dict[int, int] = {}
 
     def rewire(self) -> None:
-        """Use the present pipes: for the child's file actions, and to poll them for output."""
+        """Pass the current pipes to the next child, and poll them for output."""
         self.actions = Actions(self.out.writer, self.err.writer)
         self.readable = select.poll()
         self.readable.register(self.out.reader, select.POLLIN)
@@ -200,17 +200,17 @@ class Slot:
         self.roll()
 
     def release_turn(self) -> None:
-        """Let the slot start whose attempt comes after this one."""
+        """Let the next slot start its attempt."""
         if self.has_started.locked():
             self.has_started.release()
 
     def interrupt(self) -> None:
-        """If the system has no process for the attempt, it waits no longer."""
+        """Stop the attempt's wait for a free process, now or later."""
         if self.interrupted.locked():
             self.interrupted.release()
 
     def is_interrupted(self) -> bool:
-        """May the attempt no longer wait for a process?"""
+        """Must the attempt not wait for a free process?"""
         return not self.interrupted.locked()
 
     def has_output(self) -> bool:
@@ -236,7 +236,7 @@ class Slot:
         return old
 
     def is_full(self) -> bool:
-        """Is it time to open the next pair of segments? Nothing may follow in the range of output that was lost."""
+        """Is it time to open the next pair of segments: are they large, or has one lost output to a full disk?"""
         if self.out.lost or self.err.lost:
             return True
         return self.out.size > SEGMENT_BYTES_MAX or self.err.size > SEGMENT_BYTES_MAX

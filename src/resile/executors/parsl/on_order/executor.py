@@ -13,7 +13,15 @@ from resile.core.actions import ScheduleNodes
 from resile.core.events import BlockEnded, BlockSubmitted, WorkerStarted
 from resile.executors.contract import Launch
 from resile.executors.parsl.executor import ParslExecutor
-from resile.executors.parsl.on_order.pool import Begun, Former, Numbers, OrderedPool, Over, Submitted, Word
+from resile.executors.parsl.on_order.pool import (
+    BlockBegun,
+    BlockEvent,
+    BlockOver,
+    CurrentNumber,
+    EarlierAllocations,
+    OrderedPool,
+    Submitted,
+)
 from resile.executors.parsl.on_order.shapes import shape_of_request
 from resile.executors.parsl.pools import Kind, Pool, Shape, now
 from resile.executors.parsl.verdicts import never_started
@@ -36,10 +44,10 @@ class OrderedExecutor(ParslExecutor):
         self._steps = steps
         self._blocks: dict[int, Shape] = {}
         self._news: list[News] = []
-        self._block_numbers = Numbers()
+        self._block_numbers = CurrentNumber()
         # Since when attempts wait without a worker that may take them.
         self._stranded: dict[Shape, float] = {}
-        self._former_blocks = Former(run, keys["label"]) if settings.provider == "slurm" else None
+        self._former_blocks = EarlierAllocations(run, keys["label"]) if settings.provider == "slurm" else None
         super().__init__(folder, settings=settings, cluster=cluster, run=run, **keys)
 
     @property
@@ -111,7 +119,7 @@ class OrderedExecutor(ParslExecutor):
         return list(dict.fromkeys(self._blocks.values()))
 
     def _tend_pools(self) -> None:
-        """Have the blocks that were ordered; tell what became of them."""
+        """Let the pools submit the ordered blocks, and report what happened to blocks."""
         for shape, pool in list(self._pools.items()):
             assert isinstance(pool, OrderedPool)
             with self._lock:
@@ -121,30 +129,30 @@ class OrderedExecutor(ParslExecutor):
             before = pool.slots
             pool.tend(0, now())
             with self._lock:
-                words, pool.words = pool.words, []
-                self._tell(words)
-                if words or pool.slots > before:
+                events, pool.events = pool.events, []
+                self._report_blocks(events)
+                if events or pool.slots > before:
                     self._dispatch()
                 self._leave(pool)
         with self._lock:
             self._refuse_stranded()
 
-    def _tell(self, words: list[Word]) -> None:
-        """Tell the engine what became of blocks; one that is over is not ordered any more."""
-        for word in words:
-            match word:
+    def _report_blocks(self, events: list[BlockEvent]) -> None:
+        """Report to the engine what happened to blocks, and forget the orders of those that are over."""
+        for event in events:
+            match event:
                 case Submitted():
-                    self._news.append(BlockSubmitted(self._now(), word.block, word.allocation, word.problem))
-                case Begun():
-                    self._news.append(WorkerStarted(self._now(), word.block, word.node))
-                case Over():
-                    del self._blocks[word.block]
-                    self._news.append(BlockEnded(self._now(), word.block, word.reason))
-        if words:
+                    self._news.append(BlockSubmitted(self._now(), event.block, event.allocation, event.problem))
+                case BlockBegun():
+                    self._news.append(WorkerStarted(self._now(), event.block, event.node))
+                case BlockOver():
+                    del self._blocks[event.block]
+                    self._news.append(BlockEnded(self._now(), event.block, event.reason))
+        if events:
             self._wake()
 
     def _leave(self, pool: OrderedPool) -> None:
-        """Take back what no node of a pool has taken whose workers are all gone: another one may take it."""
+        """If all workers of a pool have exited, take its waiting items back, so that another pool may take them."""
         if not pool.slots:
             for key, item in list(self._items.items()):
                 if item.pool is pool and item.node is None:

@@ -1,8 +1,8 @@
-"""A pool of blocks that come on order: each has a number, is submitted once, and ends when it has been idle.
+"""A pool of ordered blocks: the core numbers each block, the pool submits it once and ends it when it has been idle.
 
-A block that ends before a worker started in it is submitted again, later each time, unless it was canceled. A block of
-an engine that was killed goes on while it has attempts: it is submitted again when it has ended, but not if its time
-was over.
+If a block ends before a worker started in it, the pool submits it again after a growing pause, unless it was canceled.
+The block of a killed engine goes on while it has attempts. When it has ended, the pool submits it again, unless its
+walltime was up.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from resile.executors.parsl.pools import Block, Pool
 FORMER_SECONDS = 2.0
 
 
-class Numbers(Iterator[int]):
-    """The number of the block that is being submitted."""
+class CurrentNumber(Iterator[int]):
+    """Gives Parsl the number of the block that the pool submits now, for the name of its allocation."""
 
     def __init__(self) -> None:
         self.current = 0
@@ -32,32 +32,32 @@ class Numbers(Iterator[int]):
 
 
 class Submitted(Struct, frozen=True):
-    """The batch system has a block, or refused it."""
+    """The batch system accepted a block, or refused it."""
 
     block: int
     allocation: str = ""
     problem: str = ""
 
 
-class Begun(Struct, frozen=True):
+class BlockBegun(Struct, frozen=True):
     """A worker started in a block."""
 
     block: int
     node: str
 
 
-class Over(Struct, frozen=True):
-    """A block is gone for good."""
+class BlockOver(Struct, frozen=True):
+    """A block has ended, and the pool will not submit it again."""
 
     block: int
     reason: str
 
 
-Word = Submitted | Begun | Over
+BlockEvent = Submitted | BlockBegun | BlockOver
 
 
-class Former:
-    """The allocations of blocks that earlier engines submitted, the newest of each, by the numbers of the blocks."""
+class EarlierAllocations:
+    """The newest allocation of each block that earlier engines submitted, by the number of the block."""
 
     def __init__(self, run: int, label: str) -> None:
         self._found: dict[int, slurm.Allocation] = {}
@@ -71,25 +71,25 @@ class Former:
                 self._found[int(number)] = one
 
     def look(self, now: float) -> None:
-        """Ask how those are that had not ended."""
+        """Ask Slurm for the states of the allocations that had not ended, at most every FORMER_SECONDS."""
         left = [one.id for one in self._found.values() if not one.is_over]
         if left and now >= self._again_at:
             self._again_at = now + FORMER_SECONDS
             try:
                 known = slurm.look_up(left)
             except ResileError:
-                # Asked again at the next look.
+                # The next call asks again.
                 return
             self._found = {
                 number: known.get(one.id, one) for number, one in self._found.items() if one.is_over or one.id in known
             }
 
     def goes_on(self, number: int) -> bool:
-        """Does the allocation of a block go on?"""
+        """Has the allocation of a block not ended?"""
         return number in self._found and not self._found[number].is_over
 
     def take_end(self, number: int) -> str:
-        """How the time of a block was over; empty if it was not, so that the block must come again."""
+        """Why a block must not be submitted again: its walltime was up; empty if it must be. Forgets its allocation."""
         found = self._found.pop(number, None)
         return str(found) if found is not None and found.state == "TIMEOUT" else ""
 
@@ -99,21 +99,21 @@ class OrderedPool(Pool):
 
     fetches_ahead = False
 
-    def __init__(self, *given: Any, numbers: Numbers, former: Former | None, **keys: Any) -> None:
+    def __init__(self, *given: Any, numbers: CurrentNumber, former: EarlierAllocations | None, **keys: Any) -> None:
         super().__init__(*given, **keys)
         self.numbers = numbers
         self.former = former
-        # Parsl's name of each block that must be there; empty until the batch system has it.
+        # Parsl's name of each ordered block; empty until the batch system has accepted it.
         self.wanted: dict[int, str] = {}
-        # How many attempts the workers that are there can run at once.
+        # How many attempts the connected workers can run at once.
         self.slots = 0
-        self.words: list[Word] = []
+        self.events: list[BlockEvent] = []
         self._workers: dict[str, set[str]] = {}
         self._idle: set[str] = set()
         self._refused: set[int] = set()
 
     def _slots_on_node(self) -> str:
-        """As many attempts as fit run at once, or as many as the request says."""
+        """The number of slots of a node: as the request says, else as many as fit."""
         shape = self.shape
         assert shape.kind is not None
         if shape.kind.parallel:
@@ -121,7 +121,7 @@ class OrderedPool(Pool):
         return fit_word(shape.cpus, shape.memory_bytes, shape.gpus, 0)
 
     def tend(self, work: int, now: float) -> None:
-        """Submit what was ordered, and look what became of the rest."""
+        """Note blocks that have ended, submit those that were ordered, and look at the workers of the others."""
         del work
         assert self._executor is not None
         self._poll(now)
@@ -152,7 +152,7 @@ class OrderedPool(Pool):
 
     def _end(self, number: int, reason: str) -> None:
         del self.wanted[number]
-        self.words.append(Over(number, reason))
+        self.events.append(BlockOver(number, reason))
 
     def _end_of(self, block: Block) -> tuple[slurm.Allocation | None, str]:
         """What the batch system says of a block that ended."""
@@ -165,7 +165,7 @@ class OrderedPool(Pool):
         return found, "" if found is None else str(found)
 
     def _submit_block(self, number: int, now: float) -> None:
-        """Submit a block to the batch system, unless the time of the one before was over."""
+        """Submit a block to the batch system, unless the walltime of its earlier allocation was up."""
         assert self._executor is not None
         if self.former is not None and (end := self.former.take_end(number)):
             self._end(number, end)
@@ -177,13 +177,13 @@ class OrderedPool(Pool):
             job = str(self._executor.blocks_to_job_id[name])
             self.wanted[number] = name
             self.blocks[name] = Block(name, job, now)
-            self.words.append(Submitted(number, job))
+            self.events.append(Submitted(number, job))
             return
         failed = [one for one in self._executor.status_facade.values() if one.terminal and one.message]
-        self._note_problem(_words_of(str(failed[-1].message)) if failed else "", now)
+        self._note_problem(_reason_in(str(failed[-1].message)) if failed else "", now)
         if number not in self._refused:
             self._refused.add(number)
-            self.words.append(Submitted(number, problem=self.problem or "the batch system gives no reason"))
+            self.events.append(Submitted(number, problem=self.problem or "the batch system gives no reason"))
 
     def _look_at_workers(self) -> None:
         """Note workers that are new, count their slots, and end blocks that have been idle."""
@@ -199,7 +199,7 @@ class OrderedPool(Pool):
             if manager["manager"] not in known:
                 known.add(manager["manager"])
                 self.note_work(name)
-                self.words.append(Begun(numbers[name], self._node_of(self.blocks[name])))
+                self.events.append(BlockBegun(numbers[name], self._node_of(self.blocks[name])))
             slots += manager["worker_count"]
             is_busy = bool(manager["tasks"]) or manager["idle_duration"] <= self.settings.idle_seconds
             busy[name] = busy.get(name, False) or is_busy
@@ -207,7 +207,7 @@ class OrderedPool(Pool):
         for name in [name for name, is_busy in busy.items() if not is_busy and name not in self._idle]:
             found = self._look_up(self.blocks[name])
             if found is not None and found.is_over:
-                # Its workers are gone, and Parsl does not know that yet.
+                # Its workers have exited, and Parsl has not noticed yet.
                 continue
             self._idle.add(name)
             self._executor._hold_block(name)
@@ -222,7 +222,7 @@ class OrderedPool(Pool):
         return "" if found is None else found.node
 
     def _look_up(self, block: Block) -> slurm.Allocation | None:
-        """What Slurm says of a block; None if it says nothing."""
+        """The allocation of a block as Slurm reports it; None without an answer."""
         if self.settings.provider != "slurm":
             return None
         try:
@@ -231,7 +231,7 @@ class OrderedPool(Pool):
             return None
 
 
-def _words_of(message: str) -> str:
+def _reason_in(message: str) -> str:
     """The batch system's own words in a message of Parsl."""
     before, _, after = message.partition("stderr=")
     return " ".join((after or before).split())[:500]
