@@ -200,7 +200,7 @@ _LOOK = (
     GRAPH,
     Command(
         "status [RUN]",
-        "commands.look:status",
+        "commands.inspect.look:status",
         "list the runs, or show one: steps, routes, failures",
         options=RUN_FILTERS,
         examples=("resile status", "resile status 7", "resile status 7 --json"),
@@ -208,7 +208,7 @@ _LOOK = (
     ),
     Command(
         "logs RUN [STEP]",
-        "commands.look:logs",
+        "commands.inspect.look:logs",
         "show what the steps of a run printed",
         about="Prints both streams of every attempt, each under a heading; a single stream has no heading. A pipe gets"
         " the bytes; on a terminal control characters other than colors show as their codes.",
@@ -232,7 +232,7 @@ _LOOK = (
     ),
     Command(
         "events list RUN",
-        "commands.look:events_list",
+        "commands.inspect.look:events_list",
         "list the events of a run",
         about="With --json one object on each line (JSON Lines). `--job-id RUN` is the same as RUN.",
         options=(
@@ -250,7 +250,7 @@ _LOOK = (
     ),
     Command(
         "events follow RUN",
-        "commands.look:events_follow",
+        "commands.inspect.look:events_follow",
         "print the events of a run as they happen",
         about="Ends when the run has ended or no engine drives it. With --json one object on each line.",
         options=(_TYPE, _AFTER),
@@ -267,7 +267,7 @@ _LOOK = (
     ),
     Command(
         "explain RUN [STEP]",
-        "commands.explain:explain",
+        "commands.inspect.explain:explain",
         "explain failures: their causes, the rules that answered",
         about=(
             "Without STEP: every failure, in order, down to the cause, through repairs, items and child workflows. "
@@ -280,7 +280,7 @@ _LOOK = (
     ),
     Command(
         "metrics RUN",
-        "commands.metrics:metrics",
+        "commands.inspect.metrics:metrics",
         "show statistics of the rules of a run",
         about="How often each rule fired, how long its repairs took, how many steps recovered; attempts and failures.",
         examples=("resile metrics 7", "resile metrics 7 --json"),

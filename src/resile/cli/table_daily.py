@@ -84,7 +84,7 @@ LS = Command(
 
 GRAPH = Command(
     "graph FILE|RUN",
-    "commands.graph:graph",
+    "commands.inspect.graph:graph",
     "draw the steps of a file or a run and what connects them",
     about=(
         "Shows needs, arcs, what follows a success and what answers a failure, and the steps inside maps, child "

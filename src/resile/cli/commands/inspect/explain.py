@@ -41,7 +41,7 @@ def explain(call: Call) -> int:
     if told is not None:
         if step is not None:
             raise refusal("--story names the step already", f"resile explain {call.run} --story {told}")
-        from resile.cli.commands.look import print_events
+        from resile.cli.commands.inspect.look import print_events
 
         return print_events(call, call.client.story(call.run, told))
     document = call.client.explain(call.run, step)
