@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from resile.engine.actions.items import items_path, read_items
 from resile.engine.actions.map import items_program
+from resile.engine.items.listing import items_path, read_items
 from resile.languages.references import MISSING
 from resile.model.fanout import Source
 

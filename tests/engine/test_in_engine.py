@@ -10,7 +10,7 @@ import pytest
 
 from resile.core.events import AttemptEnded
 from resile.core.react import react
-from resile.engine.actions.items import items_path, read_items
+from resile.engine.items.listing import items_path, read_items
 from resile.model.failure import Failure, Kind, Outcome
 from resile.model.fanout import Source
 from resile.model.workflow import FanOut, Shell, Step, WriteFile

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from resile.core.actions import KeepLetter
 from resile.core.events import ItemsRead
-from resile.engine.actions.items import read_items
-from resile.engine.actions.items_left import kept_scopes, list_items_left
+from resile.engine.items.left import kept_scopes, list_items_left
+from resile.engine.items.listing import read_items
 from resile.model.items import DeadLetter, Item, ItemFailure, KeptScope
 from resile.model.status import Status
 from resile.store.contract import Batch, Entry, JobRow

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from resile.engine.actions.items import (
+from resile.engine.items.listing import (
     HEAD_BYTES,
     ItemsRefused,
     check_input,

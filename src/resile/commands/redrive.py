@@ -28,8 +28,8 @@ from resile.commands.run import EngineListener, drive_engine
 from resile.commands.start.notices import warning_lines
 from resile.core.events import Capacity, Event, Redriven, RunResumed
 from resile.core.state import State
-from resile.engine.actions.items import items_path, read_groups, read_items, remove_letters, write_letters
 from resile.engine.clock import Clock, SystemClock, clock_of
+from resile.engine.items.listing import items_path, read_groups, read_items, remove_letters, write_letters
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import measure, refuse_misfits

@@ -225,13 +225,13 @@ class Performer:
 
     def read_items(self, order: ReadItems, at: float) -> ItemsRead:
         """The next items of a fan-out."""
-        from resile.engine.actions.items import items_path, read_items
+        from resile.engine.items.listing import items_path, read_items
 
         items, place, last = read_items(items_path(self.folder, order.label), order.place, order.count)
         fan = self.state.fans.get(order.job)
         if fan is None or not fan.again or fan.redrive:
             return ItemsRead(at, order.job, order.label, items, place, last)
-        from resile.engine.actions.items_left import kept_scopes
+        from resile.engine.items.left import kept_scopes
 
         kept = kept_scopes(self.values.store, self.values.id, items)
         # A letter of an item that fails again goes on with the history of the letter that the store has.
@@ -240,7 +240,7 @@ class Performer:
 
     def read_groups(self, order: ReadGroups, at: float) -> GroupsRead:
         """The next fan-outs of a redrive."""
-        from resile.engine.actions.items import items_path, read_groups
+        from resile.engine.items.listing import items_path, read_groups
 
         groups, place, last = read_groups(items_path(self.folder, order.label), order.place, order.count)
         return GroupsRead(at, order.label, groups, place, last)

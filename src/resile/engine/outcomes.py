@@ -339,7 +339,7 @@ class Observer:
         if not words or not words[-1].isdigit():
             return _fail_contract(outcome, "the items were not listed", "items")
         if self._secrets:
-            from resile.engine.actions.items import items_path, redact_items
+            from resile.engine.items.listing import items_path, redact_items
 
             label = f"j{report.job}_r{self._state.epoch}_a{report.attempt}"
             try:

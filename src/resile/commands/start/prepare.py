@@ -165,7 +165,7 @@ def _refuse_items(workflow: Workflow, directory: str) -> None:
         if waits or not isinstance(step.action, FanOut):
             continue
         from resile.commands.files.check_maps import is_in_git
-        from resile.engine.actions.items import check_input
+        from resile.engine.items.listing import check_input
 
         where = f"{workflow.file}:{step.origin.line}:{step.origin.column}"
         folder = os.path.join(directory, step.working_dir)

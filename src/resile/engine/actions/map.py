@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from resile.core.scheduling.finish import execution
-from resile.engine.actions.items import ItemsRefused, items_path, list_values, redact_items
 from resile.engine.actions.programs import VARIABLE, pack_settings, step_command
+from resile.engine.items.listing import ItemsRefused, items_path, list_values, redact_items
 from resile.engine.launch import Attempt
 from resile.executors.contract import Launch
 from resile.languages.contract import render_data
@@ -36,7 +36,7 @@ def prepare(attempt: Attempt) -> Launch | Outcome:
     assert isinstance(action, FanOut)
     path = items_path(performer.folder, f"j{order.job}_r{performer.state.epoch}_a{order.attempt}")
     if attempt.job.again:
-        from resile.engine.actions.items_left import list_items_left
+        from resile.engine.items.left import list_items_left
 
         count = list_items_left(performer.values.store, performer.values.id, performer.state, attempt.job, path)
         if count is not None:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from resile.core.events import Redriven
-from resile.engine.actions.items import items_path, remove_letters
 from resile.engine.clock import Clock
+from resile.engine.items.listing import items_path, remove_letters
 from resile.engine.loop import NEVER
 from resile.engine.paths import epoch_folder
 from resile.engine.session import Drive

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from resile.core.events import ItemsRead
 from resile.core.fanout.naming import fan_name
-from resile.engine.actions.items import write_list
 from resile.engine.evaluation.map_statistics import is_fine, item_jobs
+from resile.engine.items.listing import write_list
 from resile.model.items import Item
 
 if TYPE_CHECKING:
