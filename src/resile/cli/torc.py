@@ -4,8 +4,8 @@
     torc [-f json] jobs get ID
 
 User data begins with what the workflow file says, which the jobs pass on in TORC_USER_DATA. What they change is in a
-file for each record, below the output folder of the run; jobs are in the database. Where a server drives the run, it is
-asked for both, with the token of the run's steps.
+file for each record, below the output folder of the run; jobs are in the database. If a server drives the run,
+`torc` asks it for both, with the token of the run's steps.
 """
 
 from __future__ import annotations

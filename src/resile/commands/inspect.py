@@ -164,7 +164,7 @@ def last_failures(store: SharedStore, number: int, jobs: Sequence[int]) -> dict[
     with store.reading():
         found = {job: _last_failure(store, number, job) for job in jobs}
         for note in store.notes(number) if found else ():
-            # The last word may be another than that of the attempt: a spent budget, a reason to park.
+            # The last message may not come from the attempt: a spent budget, a reason to park.
             if note.type in ("step_failed", "step_parked") and note.job in found and note.data.get("message"):
                 found[note.job] = structs.replace(found[note.job], message=note.data["message"])
     return found

@@ -107,7 +107,7 @@ def signature_history(mark: str) -> str:
 
 
 def signature_pattern(signature: str) -> str:
-    """What the JSON of a failure with this signature matches."""
+    """The pattern that the JSON of a failure with this signature matches."""
     text = to_json(signature)
     for special in "!%_":
         text = text.replace(special, f"!{special}")
@@ -159,7 +159,7 @@ def to_request(row: Sequence[Any]) -> Request:
 
 
 def is_announced(note: Note) -> bool:
-    """Do those who watch all runs hear of this event?"""
+    """Is this event announced to the watchers of all runs?"""
     return not note.job or note.type in _ANNOUNCED
 
 

@@ -32,7 +32,7 @@ def carry_out(
 ) -> RunOutcome:
     """Let the jobs of a plan run again, and drive the run on; refuse a plan that is out of date.
 
-    The log is looked at under the lease: before it, another engine could still write.
+    It reads the log under the lease: without the lease, another engine could still write.
     """
     row = row_of(store, plan.run)
     with hold_lease(store, row.id) as lease:

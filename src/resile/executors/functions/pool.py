@@ -379,11 +379,11 @@ class AdoptedWorker(Worker):
         self._is_process = kind == "process"
 
     def receive(self) -> tuple[list[Record], bool]:
-        """No records, which are only in its spool, and whether it is gone."""
+        """No records, because only its spool has them, and whether it has exited."""
         return [], not is_alive(self.base) or bool(self.reason and not self._is_process)
 
     def is_silent(self, now: float) -> bool:
-        """Is there nothing to be expected of it any more?
+        """Will this worker report nothing more?
 
         Its process has been stopped or frozen for a while; or it is a thread of another engine that should have ended.
         """

@@ -57,7 +57,7 @@ def attempt_folder(shared_output: str, run: int, epoch: int, token: str) -> str:
 
 
 def drop_empty(folder: str) -> None:
-    """Remove the folder of an attempt without output, or that is gone, and that of its run if it was the last."""
+    """Remove the folder of an attempt if it is empty or missing, and then that of its run if it is empty."""
     with suppress(FileNotFoundError, OSError):
         os.rmdir(os.path.join(folder, wire.FOLDER))
         os.rmdir(folder)
