@@ -23,7 +23,7 @@ SUITES: dict[str, tuple[str, ...]] = {
         "tests/api",
         "tests/cli",
     ),
-    "engine/host": ("tests/host", "tests/engine", "tests/worker"),
+    "engine/host": ("tests/host", "tests/worker", "tests/server/test_runs.py", "tests/server/test_acts.py"),
     "engine/monitoring": ("tests/resources", "tests/engine", "tests/executors/test_outcome.py"),
     "engine/fingerprints": ("tests/engine", "tests/runs/changed", "tests/dialects/torc/test_changed.py"),
     "engine": (
