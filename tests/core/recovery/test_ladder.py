@@ -429,3 +429,41 @@ def test_a_dropped_result_whose_need_has_failed_meanwhile_cancels_what_comes_aft
     }
     assert world.state.jobs[4].cause is not None
     assert world.state.jobs[4].cause.step == "s"
+
+
+def routes(world: World) -> list[tuple[str, str, str | None]]:
+    """What the summary says was decided about failures: step, action, target."""
+    return [(route.step, route.action, route.target) for route in world.state.routes]
+
+
+def test_the_summary_has_each_decision_once() -> None:
+    """A retry counts when it is decided, and a repair that decides the outcome when it is over."""
+    retry = Rule(then="retry", text="retry", limit=2)
+    world = World(flow(step("a", rules=(retry, TOLERATE))), failing(a=-1)).run()
+    assert routes(world) == [("a", "retry", None), ("a", "retry", None), ("a", "tolerate", None)]
+    world = World(flow(step("a", rules=(HANDLER, TOLERATE))), failing(a=-1)).run()
+    assert routes(world) == [("a", "recovered", None)]
+    graph = (step("s"), step("a", "s", rules=(GOTO,)))
+    world = World(flow(*graph), failing(a=1)).run()
+    assert routes(world) == [("a", "goto", "s")]
+    assert [note.data["target"] for note in world.notes if note.type == "route_taken"] == ["s"]
+
+
+def test_a_budget_that_is_spent_names_what_it_refused() -> None:
+    """A remedy is a `run`, a retry without one a `retry`; the rule counts as fired no more than it was."""
+    for rule, word in ((REMEDY, "run"), (Rule(then="retry", text="again", cost=1, limit=100), "retry")):
+        world = World(flow(step("a", rules=(rule,)), FIX, loops_max=0), failing(a=-1)).run()
+        (note,) = [note for note in world.notes if note.type == "loop_budget_exceeded"]
+        assert note.data["message"] == f"Routing loop budget exceeded (max_loops=0) during on_failure {word}"
+        assert not world.state.jobs[1].fired
+        assert world.executed[0] == "a"
+        assert "fix" not in world.executed
+
+
+def test_a_settled_job_keeps_no_numbers_of_its_queue() -> None:
+    """Snapshots stay small: a completed job of the run itself has zeros, a failed one says what came before it."""
+    world = World(flow(step("a"), step("b", "a"), step("c")), failing(c=-1)).run()
+    done, failing_one = world.state.jobs[1], world.state.jobs[3]
+    assert (done.queue_number, done.because, done.last_event_seq) == (0, 0, 0)
+    assert failing_one.queue_number > 0
+    assert failing_one.last_event_seq > 0
