@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from errno import EIO
 from pathlib import Path
 from typing import cast
 
@@ -63,9 +64,26 @@ def test_an_end_that_was_not_recorded_is_told_again(tmp_path: Path, told: bool) 
         server.find(ATTEMPT)
         (ended,) = driver.until_count(Ended, 1)
         assert [type(report) for report in driver.reports if not isinstance(report, Started)] == [Ended]
-        assert (ended.wait_status, driver.out(ended)) == (3 << 8, b"said\n")
+        assert (ended.wait_status, ended.spawn_error, driver.out(ended)) == (3 << 8, 0, b"said\n")
         server.acknowledge()
         assert server.kept() == set()
+
+
+def test_output_that_is_gone_by_then_is_known_to_be_lost(tmp_path: Path) -> None:
+    """The end that the spool has counts, and says that the output before it could not be kept."""
+    os.mkfifo(tmp_path / "gate")
+    with leaving(tmp_path) as (driver, server):
+        server.start([sh(1, "read x < gate; echo said; exit 3")])
+        segment = driver.started(1).log.segment
+        server.leave()
+        (tmp_path / "gate").write_text("go\n")
+        server.wait_for_news()
+        (tmp_path / f"{segment}.o").write_bytes(b"")
+        server.take_again()
+        server.find(ATTEMPT)
+        (ended,) = driver.until_count(Ended, 1)
+        assert (ended.wait_status, ended.spawn_error, ended.spawn_stage) == (3 << 8, EIO, "output")
+        server.acknowledge()
 
 
 def test_records_of_a_run_that_is_not_taken_again_are_forgotten(tmp_path: Path) -> None:
