@@ -130,8 +130,13 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "type": ("name: w, type: noop", "name: w, tool: {" + SH + "}"),
         "assert": ("name: w, tool: {" + PY + "}, assert: {returns: [a]}", "name: w, tool: {" + PY + "}"),
         "sink": ("name: w, tool: {" + PY + "}, sink: {tool: http, url: 'http://h'}", "name: w, tool: {" + PY + "}"),
+        **{
+            word: ("name: w, tool: {" + PY + "}, " + word + ": {a: 1}", "name: w, tool: {" + PY + "}")
+            for word in ("args", "with", "input")
+        },
     },
     "a step": {
+        "call": ("call: {" + PY + "}", "tool: {" + SH + "}"),
         "step": ("{workflow: [{step: b, tool: {" + SH + "}}]}", "{workflow: [" + START + "}]}"),
         "tool": ("tool: {" + PY + "}", "tool: {" + SH + "}"),
         "type": ("type: noop", "tool: {" + SH + "}"),
@@ -253,7 +258,7 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "secret_name": ("kind: secrets, secret_name: t", "kind: secrets, secret_name: s"),
         "name": ("kind: secrets, name: t", "kind: secrets, secret_name: s"),
     },
-    "a case": {"when": ("when: a, then: {fail: x}", "when: b, then: {fail: x}"), "then": ("when: a, then: {fail: x}", "when: a, then: {fail: y}")},
+    "a case": {"when": ("when: a, then: {fail: x}", "when: b, then: {fail: x}"), "then": ("when: a, then: {fail: x}", "when: a, then: {fail: y}"), "else": ("when: a, then: {fail: x}, else: {fail: y}", "when: a, then: {fail: x}")},
     "then": {
         "next": ("next: a", "set: {v: 1}"),
         "step": ("step: a", "set: {v: 1}"),
@@ -408,6 +413,7 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "path": ("path: kid.yaml", "path: kids/other"),
         **{word: (f"path: kid.yaml, {word}: {{a: 1}}", "path: kid.yaml") for word in ("data", "params", "payload")},
         "return_step": ("path: kid.yaml, return_step: start", "path: kid.yaml"),
+        **{word: (f"path: kid.yaml, {word}: false", "path: kid.yaml") for word in ("wait", "return_result")},
     }),
     "a workbook tool": _tool("name: w", {
         "kind": ("{workbook: [{name: w, tool: {" + PY + "}}], workflow: [{step: start, tool: {kind: workbook, name: w}}]}", "{workflow: [" + START + "}]}"),

@@ -298,3 +298,53 @@ def test_a_credential_on_the_step_is_the_tools() -> None:
         assert [finding.message for finding in found if finding.severity == "error"] == [
             "`auth` is not run by Resile: only tools that ask a service or a database take it, once"
         ]
+
+
+ELSE = """
+workflow:
+  - step: start
+    tool: {kind: python, code: "def main(): return {'n': 3}"}
+    FOLLOW
+  - {step: more, tool: {kind: python, code: "result = 1"}}
+  - {step: less, tool: {kind: python, code: "result = 2"}}
+"""
+WHEN = "when: \"{{ event.name == 'step.exit' and response.n > LIMIT }}\""
+CHOICE = 'when: "{{ start.n > LIMIT }}", then: [more]'
+
+
+@pytest.mark.parametrize(("limit", "taken", "left"), [("2", "more", "less"), ("3", "less", "more")])
+@pytest.mark.parametrize(
+    "follow",
+    [
+        f"case: [{{{WHEN}, then: {{next: more}}}}, {{else: {{next: less}}}}]",
+        f"case: [{{{WHEN}, then: {{next: more}}}}, {{else: [{{set: {{x: 1}}}}, {{next: [{{step: less}}]}}]}}]",
+        f"case: [{{{WHEN}, then: {{next: more}}}}, {{else: {{then: {{next: less}}}}}}]",
+        f"case: [{{{WHEN}, then: {{next: more}}, else: {{next: less}}}}]",
+        f"next: [{{{CHOICE}}}, {{else: [less]}}]",
+        f"next: [{{{CHOICE}, else: [less]}}]",
+        f"next: {{{CHOICE}, else: less}}",
+        f"next: {{spec: {{mode: exclusive}}, arcs: [{{{CHOICE}, else: [less]}}]}}",
+    ],
+)
+def test_else_is_taken_where_no_condition_holds(
+    tmp_path: Path, follow: str, limit: str, taken: str, left: str
+) -> None:
+    """In every spelling of cases and arcs exactly one of the two ways is gone."""
+    statuses = Run(tmp_path, ELSE.replace("FOLLOW", follow.replace("LIMIT", limit))).statuses()
+    assert (statuses[taken], statuses[left]) == ("completed", "skipped")
+
+
+def test_else_is_not_for_failures(tmp_path: Path) -> None:
+    """A failed step leads to `end`, not to the `else` of its cases."""
+    text = ELSE.replace("return {'n': 3}", "1 / 0").replace("FOLLOW", "case: [{else: {next: less}}]")
+    ended = Run(tmp_path, text, code=1).statuses()
+    assert ended == {"start": "failed", "more": "skipped", "less": "skipped", "end": "completed"}
+
+
+def test_a_misplaced_else_is_refused() -> None:
+    """`else` is the last case, and a loop has none: what it would be about is not said."""
+    first = ELSE.replace("FOLLOW", "case: [{else: {next: less}}, {when: 'true', then: {next: more}}]")
+    assert errors(first) == [("`else` is the last of the cases", 4, 13)]
+    looped = ELSE.replace("FOLLOW", "loop: {in: [1, 2], iterator: x}\n    case: [{else: {next: less}}]")
+    message = "`else` of the cases is not run in a loop: it is not said whether it is for an item or for all"
+    assert errors(looped) == [(message, 5, 13)]

@@ -1,6 +1,7 @@
 """`next`: the arcs from a step, in every form that playbooks use.
 
     next: name     [name, ...]     [{step, when, args}, ...]     [{when, then: [...]}, ..., {else: [...]}]
+    next: {when, then: [...], else: [...]}
     next: {spec: {mode: exclusive | inclusive}, arcs: [{step, when, args}]}
 
 In a list, every arc whose condition holds is taken, and `else` if none before it holds. In `arcs`, only the first is
@@ -107,12 +108,10 @@ def _read_arc(
         return
     fields = read_keys(reading, node, ARC)
     no_other = none_of(found.asked)
-    if "else" in fields:
-        if {"when", "then", "step", "args", "data", "set"} & fields.keys():
-            reading.report.error("conflict", "`else` stands alone", node.entries["else"][0])
-        inner = read_next(reading, fields["else"], (*besides, no_other), (*above, no_other))
-        found.arcs += inner.arcs
-        found.effects += inner.effects
+    if "else" in fields and "when" not in node.entries:
+        if {"then", "step", "args", "data", "set"} & fields.keys():
+            reading.report.error("conflict", "`else` stands alone, or beside `when`", node.entries["else"][0])
+        _read_else(reading, fields["else"], (*besides, no_other), (*above, no_other), found)
         return
     own: tuple[Part, ...] = ()
     if "when" in node.entries:
@@ -126,6 +125,9 @@ def _read_arc(
     if ("then" in fields) == ("step" in fields):
         reading.report.error("value", "an arc needs `step`, or `when` and `then`", node)
         return
+    if "else" in fields:
+        others = (none_of(own), no_other) if found.is_exclusive else (none_of(own),)
+        _read_else(reading, fields["else"], (*besides, none_of(own)), (*above, *others), found)
     above = (*above, *own, no_other) if found.is_exclusive else (*above, *own)
     if "set" in fields:
         found.effects += _read_set_of_arc(reading, fields["set"], above)
@@ -136,6 +138,15 @@ def _read_arc(
         found.effects += inner.effects
     elif name := target_of(reading, fields["step"]):
         found.arcs.append(arc_to(name, all_of((*besides, *own)), args))
+
+
+def _read_else(
+    reading: NoetlReading, node: Node, besides: tuple[Part, ...], above: tuple[Part, ...], found: Arcs
+) -> None:
+    """Read the arcs that are taken if conditions before them do not hold."""
+    inner = read_next(reading, node, besides, above)
+    found.arcs += inner.arcs
+    found.effects += inner.effects
 
 
 def add_args(arcs: list[Part], args: dict[str, Any]) -> list[Part]:

@@ -1,8 +1,8 @@
 """`case`: conditions on the events of a step, with the actions of each.
 
-    case: [{when, then: map | [map, ...]}]      then: set, collect, result, sink, call, next, retry, fail
+    case: [{when, then: map | [map, ...]}, {else: ...}]      then: set, collect, result, sink, call, next, retry, fail
 
-Every key of `then` has an effect, first those that store values, then arcs. A case whose condition names `error`
+`else` is the last case: it holds after a success at which no other did. Every key of `then` has an effect, first those that store values, then arcs. A case whose condition names `error`
 answers failures: with `retry` it is a rule that retries; with `next` the failure is tolerated and the arc taken.
 """
 
@@ -42,6 +42,8 @@ from resile.languages.jinja.templates import is_template
 CASES_MAX = 200
 LOOP_DONE = "loop.done"
 _ENTER = "step.enter"
+_OTHERWISE = "event.name == 'step.done' and not event.answered"
+"""The condition of `else`: the last event of a success, and no case held before."""
 
 
 def read_cases(reading: NoetlReading, node: Node, follow: Follow) -> None:
@@ -54,9 +56,25 @@ def read_cases(reading: NoetlReading, node: Node, follow: Follow) -> None:
         return
     for item in node.items:
         fields = read_keys(reading, item, CASE)
-        whole = not lacks(reading, item, fields, {"when", "then"}, "a case needs `when` and `then`")
-        if whole and isinstance(item, Mapping):
+        is_alone = fields.keys() == {"else"}
+        whole = is_alone or not lacks(reading, item, fields, {"when", "then"}, "a case needs `when` and `then`")
+        if not whole or not isinstance(item, Mapping):
+            continue
+        if not is_alone:
             _read_case(reading, fields["when"], fields["then"], item, follow)
+        if "else" in fields:
+            _read_else(reading, fields["else"], item, is_last=item is node.items[-1], follow=follow)
+
+
+def _read_else(reading: NoetlReading, node: Node, case: Mapping, *, is_last: bool, follow: Follow) -> None:
+    """Read the `else` of the cases, whose actions may stand under a `then` of their own."""
+    if not is_last:
+        message, hint = "`else` is the last of the cases", "move it behind the others"
+        reading.report.error("value", message, case.entries["else"][0], hint=hint)
+        return
+    inner = value_of(node, "then") if isinstance(node, Mapping) and node.entries.keys() == {"then"} else None
+    follow.otherwise = case.entries["else"][0]
+    _read_case(reading, _OTHERWISE, inner or node, case, follow)
 
 
 def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, follow: Follow) -> None:

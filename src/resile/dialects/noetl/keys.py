@@ -79,6 +79,7 @@ CASE = key_table(
     "a case",
     Key("when", "condition", "a condition on `event`, `response`, `error`", read.condition),
     Key("then", "mapping or list", "the actions to take: every key of it"),
+    Key("else", "mapping or list", "in the last case: the actions after a success at which no case held"),
 )
 THEN = key_table(
     "then",
@@ -134,7 +135,7 @@ ARC = key_table(
     Key("step", "text", "the step"),
     Key("when", "condition", "the arc is taken only if this holds", read.condition),
     Key("then", "list", "where to go if it holds"),
-    Key("else", "list", "where to go if no earlier condition holds"),
+    Key("else", "list", "where to go if no earlier condition holds; beside `when`, if that does not"),
     *read.with_aliases(Key("args", "mapping", "values for that step", read.arguments), "with", "input"),
     Key("data", "mapping", "the same as `args`, and stronger", read.arguments),
     Key("set", "mapping", "variables to set when the arc is taken"),
@@ -202,7 +203,7 @@ STEP = key_table(
     Key("spec", "mapping", "rules that admit the step", read.mapping_of(STEP_SPEC)),
     refused_key("output", "a step's result is what its tool gives"),
     refused_key("auth", "only tools that ask a service or a database take it, once"),
-    refused_key("call", "it belongs into `then` of a case"),
+    Key("call", "mapping", "the same as `tool`, in the form of older playbooks"),
     refused_key("run", "it belongs into `tool`"),
 )
 WORKBOOK_ENTRY = key_table(
@@ -210,6 +211,7 @@ WORKBOOK_ENTRY = key_table(
     Key("name", "text", "its name"),
     read.comment("desc", "what it is for"),
     *read.with_aliases(Key("tool", "mapping or text", "the tool"), "type"),
+    *ARGS,
     Key("assert", "mapping", "required arguments and results"),
     Key("sink", "mapping", "the destination of the result"),
 )

@@ -35,14 +35,17 @@ _ROUTERS = ("start", END)
 def read_step(reading: NoetlReading, name: str, key: Scalar, node: Mapping) -> StepPart:
     """Build the native step that a mapping of the playbook describes."""
     reading.owner = name
-    node = _drop_misplaced_keys(reading, _with_auth_in_tool(node))
+    node = _drop_misplaced_keys(reading, _with_auth_in_tool(_with_tool_of_call(reading, node)))
     fields = read_keys(reading, node, keys_of_step(STEP, node))
     follow = Follow()
     child = read_pipeline(reading, node) if is_pipeline(node) else None
     tool = None if is_pipeline(node) else read_tool(reading, node)
-    if tool is None and not {"tool", "type"} & node.entries.keys() and name.lower() not in _ROUTERS:
+    is_router = name.lower() in _ROUTERS or bool({"next", "case"} & node.entries.keys())
+    if tool is None and not {"tool", "type"} & node.entries.keys() and not is_router:
         message = f"the step `{shorten(name)}` needs `tool`"
         reading.report.error("value", message, key, hint=f"one of {', '.join(TOOLS)}; `noop` does nothing")
+    if is_router and tool is None and "loop" in node.entries and child is None:
+        reading.report.error("value", "a `loop` needs a `tool`", node.entries["loop"][0])
     loop = _loop_of(reading, fields, tool)
     is_iterator = tool is not None and tool.kind == "iterator"
     if tool is not None and is_iterator:
@@ -52,6 +55,10 @@ def read_step(reading: NoetlReading, name: str, key: Scalar, node: Mapping) -> S
         args = {"batch": f"{{{{ {loop['item_name']} }}}}", **args}
     of_items = len(follow.sinks)
     read_follow(reading, fields, tool, node, name, follow)
+    if loop is not None and follow.otherwise is not None:
+        message = "`else` of the cases is not run in a loop: it is not said whether it is for an item or for all"
+        hint = "write its condition as the `when` of a case"
+        reading.report.error("not-run", message, follow.otherwise, hint=hint)
     if is_iterator:
         follow.whole = {sink["id"] for sink in follow.sinks[of_items:] if "when" not in sink}
     action, transform = build_action(reading, tool, follow)
@@ -104,6 +111,23 @@ def _read_admission(reading: NoetlReading, node: Node | None, step: str) -> Part
     for condition, allows in reversed(answers):
         text = f"{str(allows).lower()} if ({condition}) else ({text})"
     return condition_of(text, node)
+
+
+def _with_tool_of_call(reading: NoetlReading, node: Mapping) -> Mapping:
+    """Make the `call` of a step its `tool`: older playbooks write `call: {type: K, …}`."""
+    if "call" not in node.entries:
+        return node
+    key, inner = node.entries["call"]
+    kept = {word: entry for word, entry in node.entries.items() if word != "call"}
+    kind = next((word for word in ("kind", "type") if isinstance(inner, Mapping) and word in inner.entries), "")
+    if not isinstance(inner, Mapping) or not kind:
+        wrong(reading, inner, "a tool with its `type`; a `call` of another step belongs into `then` of a case")
+    elif {"tool", "type"} & kept.keys():
+        reading.report.error("conflict", "`call` and `tool` say the same thing", key)
+    else:
+        fields = {"kind" if word == kind else word: entry for word, entry in inner.entries.items()}
+        kept["tool"] = (key, Mapping(fields, inner.line, inner.column))
+    return Mapping(kept, node.line, node.column)
 
 
 def _with_auth_in_tool(node: Mapping) -> Mapping:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from resile.dialects.formats.nodes import Mapping, Node
 from resile.dialects.native.nodes import Part, StepPart, items_of
 from resile.dialects.noetl.arcs import END, read_next
@@ -88,7 +90,10 @@ def _tool_of_workbook(reading: NoetlReading, tool: Tool, follow: Follow) -> Tool
     fields = read_keys(reading, entry, keys_of_step(WORKBOOK_ENTRY, entry))
     _read_assert(reading, fields, follow)
     read_sinks(reading, fields, follow)
-    return read_tool(reading, entry)
+    called = read_tool(reading, entry)
+    if called is None or "args" not in fields:
+        return called
+    return replace(called, fields={**called.fields, "args": {**called.fields.get("args", {}), **fields["args"]}})
 
 
 def read_follow(

@@ -237,6 +237,14 @@ def no_next_is_error(reading: Reading, node: Node) -> Any:
     return INVALID
 
 
+def always(reading: Reading, node: Node) -> Any:
+    """Read a key that can only be true."""
+    if boolean(reading, node) is False:
+        message = "a step always waits for its playbook, and has its result"
+        reading.report.error("not-run", message, node, hint="take it out, or start the playbook by itself")
+    return INVALID
+
+
 attempts = integer(1, RETRIES_MAX + 1)
 seconds = number(0, SECONDS_MAX)
 factor = number(0.01, 1_000)

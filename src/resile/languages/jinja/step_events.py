@@ -4,6 +4,7 @@
     events of a failure   call.error, call.done, step.exit, step.failed   (only cases that mention `error` apply)
 
     at each event the first case that holds counts --> effects (kept with the outcome)   arcs, rules, sinks (`case`)
+    event.answered        did a case hold at an earlier event?
 
 A condition with an unknown name does not hold. A case of a loop also holds if it held for one of its items.
 Effects are part of the attempt's outcome, so that the memory of a run is in its log.
@@ -294,7 +295,7 @@ class StepEvents:
         failed = "error" in seen
         yielded: set[int] = set()
         for event in events:
-            more = {**seen, "event": self._event(job, event, seen)}
+            more = {**seen, "event": {**self._event(job, event, seen), "answered": bool(yielded)}}
             for number, case in enumerate(step.cases):
                 if (case.on_failure or not failed) and self._condition_holds(case.when, job, more)[0]:
                     if number not in yielded:

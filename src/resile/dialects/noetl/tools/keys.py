@@ -139,7 +139,8 @@ PLAYBOOK = key_table(
     Key("return_step", "text", "the step whose result is the result", read.name),
     read.comment("task", "what the parent calls the step"),
     read.comment("version", "the file that is there is run"),
-    refused_key("wait", "a step always waits for its playbook"),
+    Key("wait", "true", "must be true: a step always waits for its playbook", read.always),
+    Key("return_result", "true", "must be true: the result of the playbook is the result of the step", read.always),
 )
 WORKBOOK = key_table(
     "a workbook tool",
