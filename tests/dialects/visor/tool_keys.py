@@ -73,13 +73,15 @@ TOOL_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("the file", "workspace"): [(checkout("repository: a/b", "BASE", "workspace: {base_path: w}"), "w")],
     ("workspace", "base_path"): [(checkout("repository: a/b", "BASE", "workspace: {base_path: w}"), "w"), (checkout("repository: a/b", "BASE"), ".resile/checkouts")],
     **{("a step", key): [of_step(key)] for key in ("reuse_ai_session", "session_mode")},
+    **{("the file", key): [(not_used(f"{key}: {{a: 1}}\nsteps: {{s: {{type: noop}}}}"), [key])] for key in ("telemetry", "task_tracking")},
     ("an ai step", "ai_custom_tools"): [of_step("ai_custom_tools")],
     ("the file", "max_ai_concurrency"): [
         (not_used("max_ai_concurrency: 3\nsteps: {s: {type: noop}}"), ["max_ai_concurrency"])
     ],
     **{("ai", key): [of_ai(key)] for key in ("enableDelegate", "enableTasks", "enableExecutePlan", "timeout_behavior", "negotiated_timeout_budget", "negotiated_timeout_max_requests", "negotiated_timeout_max_per_request", "graceful_stop_deadline", "concurrency_limit")},
-    **{("the file", key): told(key) for key in ("http_server", "scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email")},
+    **{("the file", key): told(key) for key in ("http_server", "scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email", "frontends", "agent_protocol")},
     ("a step", "schedule"): [(step_with("type: noop, schedule: '0 2 * * *'").events, ("schedule",)), (step_with("type: noop, on: [manual], schedule: '*/5 9-17 * * MON-FRI'").events, ("manual", "schedule")), (errors_of("version: '1'\nsteps: {s: {type: noop, schedule: daily}}"), ['expected the five fields of a crontab, such as "0 2 * * *", not `daily`'])],
+    ("a command step", "working_directory"): [(step_with("type: command, exec: x, working_directory: d").working_dir, "d")],
     ("a command step", "parseJson"): [(step_with("type: command, exec: x, parseJson: true").transform, Transform(parse="json"))],
     ("an http_input step", "endpoint"): [(HOOK.steps[0].action, Script("return ['', \"/hook\"].includes(inputs.endpoint) ? inputs.webhook : null", "default")), (HOOK.inputs["endpoint"], Input(default="")), (HOOK.inputs["webhook"], Input("json", None))],
     ("an mcp step", "transport"): [(mcp(MCP, "transport"), "stdio"), (mcp(WEB, "transport"), "http"), (OWN.action, Shell("echo {{ args.n }}")), (OWN.args, {"n": 1}), (OWN.env, {"A": "b"}), (OWN.timeout_seconds, 2.0), (OWN.transform, Transform(parse="json", code="return 1"))],

@@ -43,7 +43,8 @@ def action_of(
     """The native action keys of a step of this type; report missing keys."""
     match kind:
         case "command":
-            return {"shell": _require(reading, kind, node, fields, "exec"), "stdin": fields.get("stdin") or None}
+            own = {"stdin": fields.get("stdin") or None, "working_dir": fields.get("working_directory") or None}
+            return {"shell": _require(reading, kind, node, fields, "exec"), **own}
         case "script":
             code = _require(reading, kind, node, fields, "content")
             return {"script": {"code": code, "namespace": fields.get("namespace", reading.namespace)}}

@@ -61,6 +61,7 @@ CRITICALITIES = ("external", "internal", "policy", "info")
 _AGENT = "it belongs to Visor's own agent; here `claude -p` is asked"
 _NO_OPTION = "`claude -p`, which is asked here, has no option for it"
 _SERVICE = "it needs a service that Visor brings along"
+_BOUND = "`routing.max_loops` bounds how often anything runs"
 _CONTAINERS = "commands run where Resile runs; run Resile in the container, or `docker run` in `exec`"
 
 TYPES_REFUSED = {
@@ -74,6 +75,7 @@ TYPES_REFUSED = {
     "email": "an account for mail",
     "schedule": "Visor's scheduler",
 }
+_FRONTENDS = ["scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email", "frontends", "agent_protocol"]
 _STARTED_BY_HAND = "a run here is started by hand or by a timer of the system"
 
 
@@ -307,7 +309,7 @@ COMMON = (
     Key("on_finish", "mapping", "With `forEach`: what follows once all items are done.", mapping_reader(ON_FINISH)),
     Key("inputs", "mapping", "Inputs of the workflow that the step uses."),
     label("template", "it is the look of a comment"),
-    refused_key("max_runs", "`routing.max_loops` bounds how often anything runs"),
+    refused_key("max_runs", _BOUND),
     refused_key("debounce", _SERVICE),
     refused_key("debounce_key", _SERVICE),
     Key("schedule", "crontab", "The step also runs for the event `schedule`; a timer of the system starts the run.",
@@ -348,6 +350,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key("exec", "command", "The command for `sh`; values are quoted for their place in it.",
             filled_template),
         Key("stdin", "text", "The standard input of the command.", template),
+        Key("working_directory", "path", "The folder in which it runs.", filled_template),
         one_of("output_format", "`json`: the output must be JSON; `text`: it is left as it is.", "json", "text"),
         true_or_false("parseJson", "`true`: as `output_format: json`."),
     ),
@@ -479,15 +482,13 @@ FILE = key_table(
     Key("ai_provider", "text", "As `ai.provider` of every step.", text),
     Key("ai_model", "text", "As `ai.model` of every step.", non_empty(text, "`ai_model`")),
     _not_started("http_server", "--input webhook=JSON gives what a request would have"),
-    *(_not_started(name) for name in ("scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email")),
-    *(refused_key(name, _SERVICE) for name in ("frontends", "telemetry", "agent_protocol", "task_tracking")),
+    *(_not_started(name) for name in _FRONTENDS),
+    *(_not_used(name, "the log and `resile metrics` have it") for name in ("telemetry", "task_tracking")),
     Key("ai_mcp_servers", "mapping", "As `ai.mcpServers` of every step.", _servers),
     _not_used("max_ai_concurrency", "`max_parallelism` bounds how many steps run at once"),
     refused_key("skills", _AGENT),
-    refused_key("limits", "`routing.max_loops` bounds how often anything runs"),
-    refused_key("sandbox", _CONTAINERS),
-    refused_key("sandboxes", _CONTAINERS),
-    refused_key("sandbox_defaults", _CONTAINERS),
+    refused_key("limits", _BOUND),
+    *(refused_key(name, _CONTAINERS) for name in ("sandbox", "sandboxes", "sandbox_defaults")),
     Key("workspace", "mapping", "Where checkouts are.", mapping_reader(WORKSPACE)),
     refused_key("policy", "it needs Visor's policy engine"),
     refused_key("hooks", "`on_init`, `on_success` and `on_fail` of steps say what runs when"),
