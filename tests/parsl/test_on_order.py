@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import resile
 from resile.commands.start.notices import cluster_lines
 from resile.commands.start.on_cluster import cluster_capacity, place_on_cluster, shapes_of
 from resile.errors import ResileError
@@ -23,6 +24,12 @@ from resile.model.workflow import Workflow
 from tests.dialects.torc.runs import compiled
 from tests.parsl.cluster_runs import Place
 
+WITHOUT_SLURM = "the file schedules nodes, and no Slurm is here: the jobs run here"
+SMALL = """
+name: n
+slurm_schedulers: [{name: s, account: x}]
+actions: [{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm}]
+"""
 FILE = """
 name: n
 compute_node_wait_for_new_jobs_seconds: 7
@@ -87,7 +94,32 @@ def test_without_a_cluster_it_runs_here(flow: Workflow, commands: Path, monkeypa
     (commands / "scontrol").unlink()
     monkeypatch.setenv("PATH", str(commands))
     assert place_on_cluster(flow, None, "/shared") is flow
-    assert cluster_lines(flow) == []
+    assert cluster_lines(flow) == [WITHOUT_SLURM]
+    assert cluster_lines(flow, is_local=True) == []
+
+
+def test_a_run_without_slurm_says_so(tmp_path: Path) -> None:
+    """A file that schedules nodes warns once when its jobs run here, unless the caller chose that."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "bash").symlink_to("/bin/bash")
+    place = Place(tmp_path, {"PATH": str(tmp_path / "bin")})
+    path = str(place.write(f"{SMALL}jobs: [{{name: a, command: /bin/true}}]\n"))
+    done = place.call("run", path)
+    assert (done.returncode, done.stderr.count(WITHOUT_SLURM)) == (0, 1), done.stderr
+    chosen = place.call("run", path, "--executor", "local")
+    assert (chosen.returncode, chosen.stderr.count(WITHOUT_SLURM)) == (0, 0), chosen.stderr
+
+
+def test_python_looks_for_slurm(commands: Path, tmp_path: Path) -> None:
+    """`run` in Python starts no job of a file that schedules nodes while Slurm is down, unless it is to run here."""
+    write(commands, "scontrol", "echo 'Slurmctld(primary) at host is DOWN'; exit 1")
+    path = tmp_path / "flow.yaml"
+    path.write_text(f"{SMALL}jobs: [{{name: a, command: echo ran >> {tmp_path}/trace}}]\n")
+    with pytest.raises(ResileError, match="Slurm, which is down"):
+        resile.run(path, db=str(tmp_path / "resile.db"))
+    assert not (tmp_path / "trace").exists()
+    assert resile.run(path, db=str(tmp_path / "resile.db"), executor="local").status == "completed"
+    assert (tmp_path / "trace").read_text() == "ran\n"
 
 
 def test_only_a_caller_on_the_machine_looks_for_slurm(flow: Workflow, commands: Path) -> None:

@@ -24,6 +24,7 @@ from resile.languages.python.modules import is_loading
 from resile.languages.python.values import mentions_pickle, revive
 from resile.model.limits import PARALLEL_MAX
 from resile.model.status import RunStatus, Status
+from resile.store.open import default_output
 
 if TYPE_CHECKING:
     from resile.core.actions import Note
@@ -190,12 +191,13 @@ def run(
     output: str | None = None,
     inputs: dict[str, Any] | None = None,
     max_parallel: int | None = None,
+    executor: str | None = None,
     on_event: OnEvent | None = None,
 ) -> Run:
     """Run a workflow to its end: one built in Python, a loaded one, or a file.
 
-    Inputs pass as values. `on_event` is called on the thread that called `run`; if it raises, the run stops there and
-    can be resumed.
+    Inputs pass as values. `executor` is as `--executor`: a file that says where steps run, or `local`. `on_event` is
+    called on the thread that called `run`; if it raises, the run stops there and can be resumed.
     """
     if is_loading():
         hint = 'put the call under `if __name__ == "__main__":`'
@@ -217,6 +219,8 @@ def run(
         inputs=Given(objects=inputs or {}),
         limits=limits_of(max_parallel),
         workflow=definition,
+        executor=executor,
+        cluster_folder=output or default_output(db),
     )
     with Client.at(db) as client:
         return Run(client.run(call, EventListener(on_event)), db)

@@ -107,7 +107,7 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
         store, workflow, loaded.definition_of_run, first, output=output, directory=folder, labels=call.labels
     )
     told = [*warning_lines(loaded.warnings, call.path), *learned_lines(loaded.learned)]
-    notices = [*told, *cluster_lines(workflow)]
+    notices = [*told, *cluster_lines(workflow, is_local=call.executor is not None)]
     with hold_lease(store, row.id) as lease:
         row = own_folder(store, row)
         if kept is not None:

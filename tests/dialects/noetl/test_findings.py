@@ -326,9 +326,7 @@ CHOICE = 'when: "{{ start.n > LIMIT }}", then: [more]'
         f"next: {{spec: {{mode: exclusive}}, arcs: [{{{CHOICE}, else: [less]}}]}}",
     ],
 )
-def test_else_is_taken_where_no_condition_holds(
-    tmp_path: Path, follow: str, limit: str, taken: str, left: str
-) -> None:
+def test_else_is_taken_where_no_condition_holds(tmp_path: Path, follow: str, limit: str, taken: str, left: str) -> None:
     """In every spelling of cases and arcs exactly one of the two ways is gone."""
     statuses = Run(tmp_path, ELSE.replace("FOLLOW", follow.replace("LIMIT", limit))).statuses()
     assert (statuses[taken], statuses[left]) == ("completed", "skipped")

@@ -26,9 +26,14 @@ def learned_lines(learned: dict[str, int]) -> list[str]:
     return lines[:WARNINGS_MAX]
 
 
-def cluster_lines(workflow: Workflow) -> list[str]:
-    """What a caller should know of a run whose file schedules its nodes."""
-    if workflow.executor is None or not workflow.executor.on_order or workflow.executor.provider != "slurm":
+def cluster_lines(workflow: Workflow, *, is_local: bool = False) -> list[str]:
+    """What a caller should know of a run whose file schedules its nodes; `is_local`: the caller chose this machine."""
+    if workflow.executor is None:
+        schedules = workflow.cluster is not None and bool(workflow.cluster.allocations)
+        if schedules and not is_local:
+            return ["the file schedules nodes, and no Slurm is here: the jobs run here"]
+        return []
+    if not workflow.executor.on_order or workflow.executor.provider != "slurm":
         return []
     return ["the jobs run on Slurm, in allocations that the file schedules; `--executor local` runs them here"]
 

@@ -2,8 +2,9 @@
 
     case: [{when, then: map | [map, ...]}, {else: ...}]      then: set, collect, result, sink, call, next, retry, fail
 
-`else` is the last case: it holds after a success at which no other did. Every key of `then` has an effect, first those that store values, then arcs. A case whose condition names `error`
-answers failures: with `retry` it is a rule that retries; with `next` the failure is tolerated and the arc taken.
+`else` is the last case: it holds after a success at which no other did. Every key of `then` has an effect, first
+those that store values, then arcs. A case whose condition names `error` answers failures: with `retry` it is a rule
+that retries; with `next` the failure is tolerated and the arc taken.
 """
 
 from __future__ import annotations

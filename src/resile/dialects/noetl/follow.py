@@ -26,7 +26,7 @@ class Follow(Struct):
     """The actions after a step: its cases, and the rules, effects, arcs and sinks that refer to them by number.
 
     `attempts` are the effects of its retries, `led` the cases with a `next`. `of_loop` are the cases about a loop as a
-    whole, `whole` the names of the sinks that take the result of the whole loop. `otherwise` is the `else` of the cases.
+    whole, `whole` the names of the sinks that take the result of the whole loop, `otherwise` the `else` of the cases.
     """
 
     cases: list[dict[str, Any]] = field(default_factory=list)
