@@ -34,7 +34,7 @@ STEPS: dict[str, Any] = {
     "below": {"shell": "echo c", "needs": "named"},
     "helper": {"shell": SCRIPT, "reads": ["source"]},
     "coder": {"shell": "touch coded && echo ${env.MODE}"},
-    "second": {"shell": "cat source", "reads": ["source"], "outputs": ["made"]},
+    "second": {"shell": "cat source > copied", "reads": ["source"], "outputs": ["copied"]},
     "idle": {"shell": "echo idle", "reads": ["source"]},
 }
 
@@ -81,7 +81,7 @@ def test_what_helpers_run(place: Place, run: int) -> None:
 
 def test_what_helpers_write(place: Place, run: int) -> None:
     """A missing output of a helper is one of the step."""
-    Path("made").unlink()
+    Path("copied").unlink()
     assert place.changes(run) == {"after": "outputs"}
 
 
