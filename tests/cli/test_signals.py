@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -173,3 +175,32 @@ def test_resume_of_a_driven_run(program: Program) -> None:
         assert str(run.process.pid) in document["error"]["message"]
         gate.open()
         assert run.end() == 0
+
+
+IGNORE = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+WAITED_FOR = """\
+resile: 1
+name: waited-for
+steps:
+- {id: fails, shell: "echo fails >> effects; exit 3", on_failure: {shell: echo fixed >> effects}}
+- {id: decided, when: "${steps.fails.exit_code} === 3", shell: echo decided >> effects}
+"""
+
+
+def test_below_a_caller_that_ignores_its_children(program: Program) -> None:
+    """Below a process that ignores SIGCHLD, which programs inherit, each exit code is known and each step runs once."""
+    program.write(WAITED_FOR)
+    argv = [sys.executable, "-c", f"{IGNORE}os.execv(sys.argv[1], sys.argv[1:])", *program.argv, "run", "flow.yaml"]
+    assert subprocess.run(argv, cwd=program.folder, env=program.env, timeout=60).returncode == 0
+    assert effects(program) == ["fails", "fixed", "decided"]
+    fails = program.json("status", "1")["jobs"][0]
+    assert (fails["status"], fails["attempts"], fails["exit_code"]) == ("completed", 1, 3)
+
+
+def test_a_program_that_ignores_its_children(program: Program) -> None:
+    """A Python program that ignores SIGCHLD is told so before any step starts."""
+    program.write(WAITED_FOR)
+    argv = [sys.executable, "-c", f"{IGNORE}import resile; resile.run('flow.yaml')"]
+    done = subprocess.run(argv, cwd=program.folder, env=program.env, capture_output=True, text=True, timeout=60)
+    assert "ignores SIGCHLD" in done.stderr.splitlines()[-2], done.stderr
+    assert effects(program) == []

@@ -8,6 +8,7 @@ This module imports only what every start needs (startup.py says why), and ends 
 
 from __future__ import annotations
 
+import _signal
 import os
 import sys
 
@@ -37,6 +38,8 @@ def main() -> NoReturn:
 def carry_out(words: list[str]) -> int:
     """Execute one command line; return the exit code."""
     _open_closed_streams()
+    # Our caller may ignore SIGCHLD, and we inherit that: then the system drops the exit codes of our processes.
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
     try:
         return _answer(words)
     except BrokenPipeError:

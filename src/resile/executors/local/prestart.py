@@ -13,7 +13,7 @@ import sys
 import time
 from errno import EAGAIN, ENOMEM
 
-from resile.executors.local.launcher.system_calls import socket
+from resile.executors.local.launcher.system_calls import signal, socket
 
 # Make packages of these names without running their __init__, so that the launcher imports nothing else.
 _BOOT = (
@@ -41,6 +41,7 @@ class Prestarted:
 
 def prestart() -> Prestarted:
     """Start a launcher."""
+    _refuse_ignored_children()
     reap()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM, 0)
     here = os.path.dirname(os.path.abspath(__file__))
@@ -64,6 +65,15 @@ def prestart() -> Prestarted:
     theirs.close()
     _children.add(pid)
     return Prestarted(pid, ours)
+
+
+def _refuse_ignored_children() -> None:
+    """Refuse to start where SIGCHLD is ignored: the launcher inherits that, and the system drops all exit codes."""
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        from resile.errors import ResileError
+
+        hint = "before the run, call `signal.signal(signal.SIGCHLD, signal.SIG_DFL)`"
+        raise ResileError("children-ignored", "this program, or the one that started it, ignores SIGCHLD", hint=hint)
 
 
 def _explain(error: OSError) -> Exception:

@@ -305,6 +305,7 @@ def main() -> None:
     agent = Agent(folder, pool, block, count, float(seconds), float(grace), provider)
     signal.signal(signal.SIGTERM, lambda *_: os.write(agent.signal_write, b"!"))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # The last of two options counts.
     agent.start_manager([*command, f"--max_workers_per_node={count}"])
     sys.exit(agent.run())
