@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -243,3 +244,23 @@ def test_an_unexpected_error_shows_no_traceback(program: Program) -> None:
     told = program.call("version", code=70, RESILE_TRACEBACK="1", **broken).stderr
     assert told.startswith("Traceback (most recent call last):\n")
     assert "in version\n" in told
+
+
+NO_TEXT = os.fsdecode(b"b\xffd")
+
+
+@pytest.mark.parametrize("place", ["file", "folder", "database"])
+def test_a_path_that_is_no_text(program: Program, place: str) -> None:
+    """A path that is no UTF-8 is an error of the call (exit 2) that shows it, and nothing has run."""
+    flow = program.write("resile: 1\nsteps: [{id: a, shell: touch ran}]\n", f"{NO_TEXT}.yaml")
+    if place == "folder":
+        program.folder /= NO_TEXT
+        program.folder.mkdir()
+    if place != "file":
+        flow = program.write("resile: 1\nsteps: [{id: a, shell: touch ran}]\n")
+    if place == "database":
+        program.env["RESILE_DB"] = f"{program.folder}/{NO_TEXT}.db"
+    said = program.call("run", flow, code=2).stderr
+    assert "is no UTF-8" in said
+    assert "b\\udcffd" in said
+    assert not (program.folder / "ran").exists()

@@ -105,7 +105,12 @@ def _path(url_or_path: str | None) -> str | None:
         scheme = named.partition("://")[0]
         hint = "name a file, as PATH or sqlite:///PATH, or a database, as postgresql://HOST/NAME"
         raise StoreError("store-unsupported", f"no store is opened by addresses of the kind {scheme}://", hint=hint)
-    return os.path.expanduser(named)
+    path = os.path.expanduser(named)
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise StoreError("path-no-text", f"the path of the database is no UTF-8: {path!a}") from None
+    return path
 
 
 def default_path() -> str:
