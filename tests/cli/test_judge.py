@@ -336,7 +336,7 @@ def test_judging_what_is_not_parked(program: Program) -> None:
     assert program.json("judge", "1", "99", "retry", code=2)["error"]["message"] == "run 1 has no job '99'"
     assert program.json("judge", "9", "solve", "retry", code=2)["error"]["message"] == "there is no run 9"
     assert program.json("judge", "1", "solve", "fail", "--resume", code=1)["status"] == "failed"
-    assert program.json("judge", "1", "solve", "retry", code=2)["error"]["code"] == "run-ended"
+    assert program.json("judge", "1", "solve", "retry", code=2)["error"]["code"] == "not-parked"
     assert judgements(program) == [("solve", "fail", "")]
 
 

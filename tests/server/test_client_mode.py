@@ -59,7 +59,14 @@ TEXTS = [
 DOCUMENTS = [
     *(f"{verb} {run}" for run in (2, 3) for verb in ("status", "logs", "explain", "parked", "metrics", "graph")),
     *("ls --status failed,parked --limit 1", "events list 1 --type step_completed --after 3", "status 99", "resume 2"),
-    *("dlq list 4", "dlq show 4 0", "dlq stats 4", "dlq retry 4 --dry-run", "judge 3 nothing retry"),
+    *(
+        "judge 2 broken retry",
+        "dlq list 4",
+        "dlq show 4 0",
+        "dlq stats 4",
+        "dlq retry 4 --dry-run",
+        "judge 3 nothing retry",
+    ),
 ]
 
 
@@ -146,7 +153,20 @@ def test_a_judgement_makes_the_run_go_on(caller: Caller) -> None:
     assert second.returncode == 2
     run = api.start(flows.PARKED)
     api.wait_for(run, "step_parked")
-    assert f"run {run} parked failed" in caller.remote("judge", str(run), "flaky", "fail", "--resume", code=1)
+    done = caller.call("judge", str(run), "flaky", "fail", "--resume", remote=True)
+    assert (done.returncode, f"run {run} parked failed" in done.stdout) == (1, True)
+    lines = [re.sub(r"^[\d:]+ ", "", line) for line in done.stderr.splitlines()]
+    assert lines[0] == f"run {run}: flaky (job 1) is judged fail"
+    assert "flaky started" not in lines, "what was before the judgement is not shown again"
+    assert "flaky failed after 1 attempt" in lines
+
+
+def test_warnings_come_first(caller: Caller) -> None:
+    """`run` says them before the progress of the run, as on the database."""
+    text = "name: w\nfailure_handlers: [{name: h, rules: [{exit_codes: [9], max_retries: 1}]}]\n"
+    file = caller.file("warned.yaml", text + "jobs: [{name: a, command: 'true', failure_handler: h}]\n")
+    lines = caller.call("run", file, remote=True).stderr.splitlines()
+    assert ["`max_retries: 1` is one attempt" in line for line in lines][:3] == [False, True, False], lines
 
 
 def test_an_answer_and_a_cancel(caller: Caller) -> None:

@@ -9,7 +9,7 @@ Each method imports its command when it is first called, because a surface needs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from resile.commands.changed.client import ChangeCommands
@@ -71,11 +71,14 @@ class Client(ChangeCommands, TokenCommands):
 
         return submit(self._stores, call, priority=priority, key=key)
 
-    def wait(self, run: int, listener: EngineListener) -> RunOutcome:
-        """Follow a run that a server drives, until it ends or waits for judgement."""
+    def wait(self, run: int, listener: EngineListener, act: Callable[[], object] | None = None) -> RunOutcome:
+        """Follow a run that a server drives, until it ends or waits for judgement.
+
+        `act` makes the run go on; what was before it is not shown.
+        """
         from resile.commands.service.follow import wait
 
-        return wait(self._stores.read(), run, listener)
+        return wait(self._stores.read(), run, listener, act)
 
     def resume(
         self, run: int, limits: ResourceLimits, listener: EngineListener, launcher: Prestarted | None = None

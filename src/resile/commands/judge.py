@@ -123,7 +123,7 @@ def judge(store: SharedStore, number: int, which: str, judgement: Judgement, by:
     if row.status in RUN_ENDED:
         hint = f"`resile rerun {number} --failed-only` runs again what did not complete"
         message = f"run {number} has ended ({row.status}); nothing waits for judgement"
-        raise ResileError("run-ended", message, hint=hint)
+        raise ResileError("not-parked", message, hint=hint)
     state = fold_log(store, row)
     job = parked_job(state, which, number)
     refuse_misfit(state, job, judgement)

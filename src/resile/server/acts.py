@@ -19,7 +19,6 @@ from resile.commands.start.call import Given, ResourceLimits
 from resile.commands.start.prepare import inputs_for
 from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import UNLIMITED, refuse_misfits
-from resile.errors import ResileError
 from resile.model.status import RUN_ENDED
 from resile.server.problems import Problem
 from resile.store.lease import boot_seconds
@@ -51,12 +50,7 @@ async def _decide(request: Request, run: int, decide: Callable[[SharedStore], Ju
 
     def act(connection: Connection) -> JudgementResult:
         """Write the judgement to the log, then hand the run to the servers unless an engine has it."""
-        try:
-            found = decide(connection.store)
-        except ResileError as error:
-            if error.code == "run-ended":
-                raise Problem("not_parked", error.message, hint=error.hint) from error
-            raise
+        found = decide(connection.store)
         if not found.driven:
             connection.tables.enqueue(run, time.time())
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from resile.cli.display import output
@@ -104,15 +104,18 @@ def judge(call: Call) -> int:
     if rule is not None and rule.path and not call.flag("yes") and not _confirm(rule):
         output.say("nothing was judged, and nothing was written; --yes does both")
         return 1
-    result = call.client.judge(call.run, call.word("JOB"), judgement)
-    if rule is not None and rule.path:
-        from resile.commands.files.save_rule import write
 
-        write(rule)
-        output.say(f"the rule is in {rule.path}")
-    if call.flag("resume") and (call.server or not result.driven):
-        return _resume(call, result)
-    return output.answer(call, result, _result_lines)
+    def decide() -> JudgementResult:
+        """Judge, then write the rule."""
+        result = call.client.judge(call.run, call.word("JOB"), judgement)
+        if rule is not None and rule.path:
+            from resile.commands.files.save_rule import write
+
+            write(rule)
+            output.say(f"the rule is in {rule.path}")
+        return result
+
+    return _decide(call, decide)
 
 
 def _draft_rule(call: Call, judgement: Judgement) -> RuleDraft:
@@ -145,10 +148,7 @@ def _confirm(rule: RuleDraft) -> bool:
 def answer(call: Call) -> int:
     """Answer the question of a step, and with --resume drive the run on."""
     _refuse_parallel(call)
-    result = call.client.answer(call.run, call.word("STEP"), call.word("TEXT"))
-    if call.flag("resume") and (call.server or not result.driven):
-        return _resume(call, result)
-    return output.answer(call, result, _result_lines)
+    return _decide(call, lambda: call.client.answer(call.run, call.word("STEP"), call.word("TEXT")))
 
 
 def _refuse_parallel(call: Call) -> None:
@@ -168,16 +168,26 @@ def _result_text(result: JudgementResult) -> str:
     return f"run {result.run}: {output.escape(result.step)} (job {result.job}) is {verdict}"
 
 
-def _resume(call: Call, result: JudgementResult) -> int:
-    """Drive the run on, like `resile resume`."""
+def _decide(call: Call, decide: Callable[[], JudgementResult]) -> int:
+    """Decide about a failure; with --resume drive the run on, like `resile resume`."""
     from resile.cli.commands.run import drive_run
     from resile.commands.start.call import ResourceLimits
 
-    if not call.json:
-        output.say(_result_text(result))
+    def decide_and_say() -> JudgementResult:
+        """Decide, and say so before the progress of the run."""
+        result = decide()
+        if not call.json and (call.server or not result.driven):
+            output.say(_result_text(result))
+        return result
+
+    if not call.flag("resume"):
+        return output.answer(call, decide(), _result_lines)
     if call.server:
-        # The server drives it already.
-        return drive_run(call, lambda watch: call.client.wait(call.run, watch))
+        # The server drives it on at once, so its progress is what comes after the decision.
+        return drive_run(call, lambda watch: call.client.wait(call.run, watch, decide_and_say))
+    result = decide_and_say()
+    if result.driven:
+        return output.answer(call, result, _result_lines)
     limits = ResourceLimits(max_parallel=call.whole("max-parallel"))
     return drive_run(call, lambda watch: call.client.resume(call.run, limits, watch))
 

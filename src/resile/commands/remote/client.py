@@ -6,7 +6,7 @@ with RemoteClient("http://127.0.0.1:8700", token) as client:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -98,10 +98,7 @@ class RemoteClient(Client):
         found, loaded = self._submit(call, 0, "")
         if loaded.taken_for:
             listener.introduce(loaded.taken_for)
-        outcome = self.wait(found.run, listener)
-        for text in warning_lines(loaded.warnings, call.path):
-            listener.warn(text)
-        return outcome
+        return self._follow(found.run, listener, notices=warning_lines(loaded.warnings, call.path))
 
     def submit(self, call: RunCall, *, priority: int = 0, key: str = "") -> answers.SubmittedRun:
         """Hand a run to the server."""
@@ -115,14 +112,20 @@ class RemoteClient(Client):
         body, loaded = body_of(call, priority, key)
         return self._server.post("/runs", body, _Started), loaded
 
-    def wait(self, run: int, listener: EngineListener) -> RunOutcome:
+    def wait(self, run: int, listener: EngineListener, act: Callable[[], object] | None = None) -> RunOutcome:
         """Follow a run until it ends or waits for judgement."""
-        return self._follow(run, listener)
+        return self._follow(run, listener, act)
 
-    def _follow(self, run: int, listener: EngineListener, act: Callable[[], object] | None = None) -> RunOutcome:
+    def _follow(
+        self,
+        run: int,
+        listener: EngineListener,
+        act: Callable[[], object] | None = None,
+        notices: Iterable[str] = (),
+    ) -> RunOutcome:
         from resile.commands.remote.progress import follow_run
 
-        return follow_run(self._server, run, listener, act)
+        return follow_run(self._server, run, listener, act, notices)
 
     def create_token(self, name: str, role: str, expires_seconds: float | None) -> token_documents.NewTokenDocument:
         """Make a token for the server."""

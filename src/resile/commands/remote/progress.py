@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,11 @@ REST_SECONDS = 0.02
 
 
 def follow_run(
-    connection: Connection, run: int, listener: EngineListener, act: Callable[[], object] | None = None
+    connection: Connection,
+    run: int,
+    listener: EngineListener,
+    act: Callable[[], object] | None = None,
+    notices: Iterable[str] = (),
 ) -> RunOutcome:
     """Follow a run until it has ended, waits for judgement, or the caller interrupts the waiting.
 
@@ -41,7 +45,7 @@ def follow_run(
     if act is not None:
         after = source.catch_up(state, first)
         act()
-    return follow(source, run, state, after, listener)
+    return follow(source, run, state, after, listener, notices)
 
 
 def ended_run(connection: Connection, run: int) -> RunOutcome:

@@ -41,14 +41,35 @@ class LogSource(Protocol):
         """The outcome of the run."""
 
 
-def wait(store: SharedStore, number: int, listener: EngineListener) -> RunOutcome:
-    """Follow a run until it has ended, waits for judgement, or the caller interrupts the waiting."""
+def wait(
+    store: SharedStore, number: int, listener: EngineListener, act: Callable[[], object] | None = None
+) -> RunOutcome:
+    """Follow a run until it has ended, waits for judgement, or the caller interrupts the waiting.
+
+    `act` makes the run go on; events before it are folded and not shown.
+    """
     source = _StoredLog(store, number)
-    return follow(source, number, new_state(codec.decode(store.definition(source.row.definition))), 0, listener)
+    state, after = new_state(codec.decode(store.definition(source.row.definition))), 0
+    if act is not None:
+        for entry in store.entries(number, 0):
+            react(state, entry.event)
+            after = entry.seq
+        act()
+    return follow(source, number, state, after, listener)
 
 
-def follow(source: LogSource, number: int, state: State, after: int, listener: EngineListener) -> RunOutcome:
-    """Follow the run of a source from the entry `after` on, up to which it is folded into the state."""
+def follow(
+    source: LogSource,
+    number: int,
+    state: State,
+    after: int,
+    listener: EngineListener,
+    notices: Iterable[str] = (),
+) -> RunOutcome:
+    """Follow the run of a source from the entry `after` on, up to which it is folded into the state.
+
+    The listener gets the `notices` first.
+    """
     interrupts: list[bool] = []
 
     def interrupt(done: Callable[[], None]) -> None:
@@ -57,6 +78,8 @@ def follow(source: LogSource, number: int, state: State, after: int, listener: E
         done()
 
     listener.on_start(number, state, interrupt)
+    for text in notices:
+        listener.warn(text)
     begun, is_patient = time.monotonic(), True
     while True:
         entries, status = source.read(after)
