@@ -120,6 +120,38 @@ def test_failure_handlers_are_served_as_torc_does(api: Api, base: str) -> None:
     assert api.call("GET", f"{base}/failure_handlers/{handler['id']}").json == handler
 
 
+TORC_HANDLERS = """
+name: solves
+failure_handlers:
+  - name: simulation_recovery
+    rules:
+      - {match_all_exit_codes: true, max_retries: 2}
+      - {exit_codes: [1, -9], recovery_script: 'torc jobs get $TORC_JOB_ID; echo ${TORC_JOB_NAME}'}
+      - {exit_codes: [12], max_retries: 1}
+  - {name: empty, rules: []}
+jobs:
+  - {name: solve, command: "true", failure_handler: simulation_recovery}
+"""
+
+
+def test_rules_of_a_torc_file_are_as_the_file_has_them(api: Api) -> None:
+    """`max_retries` counts attempts as a client of Torc does, and the script is without what Resile puts before it."""
+    run = api.start(TORC_HANDLERS)
+    found = api.get(f"/workflows/{run}/failure_handlers").json["items"]
+    assert {handler["name"]: msgspec.json.decode(handler["rules"]) for handler in found} == {
+        "simulation_recovery": [
+            {
+                "exit_codes": [1, -9],
+                "recovery_script": "torc jobs get $TORC_JOB_ID; echo ${TORC_JOB_NAME}",
+                "max_retries": 3,
+            },
+            {"exit_codes": [12], "max_retries": 1},
+            {"match_all_exit_codes": True, "max_retries": 2},
+        ],
+        "empty": [],
+    }
+
+
 @pytest.mark.parametrize("base", [API, ""])
 def test_a_parked_job_is_found_and_judged(api: Api, base: str, tmp_path: Path) -> None:
     """`ready` runs it again, `failed` lets it fail; any other change is refused."""

@@ -17,11 +17,12 @@ from msgspec import Struct
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar
 from resile.dialects.native.nodes import node_of
 from resile.dialects.reading.context import Reading
-from resile.dialects.torc.commands import escape_for_bash, torc_on_path
+from resile.dialects.torc.commands import escape_for_bash, torc_on_path, without_surroundings
 from resile.dialects.torc.jobs import Datum
 from resile.dialects.torc.keys import HANDLER, RULE
 from resile.dialects.torc.values import read_list, read_named
 from resile.errors import shorten
+from resile.model.workflow import Rule, Shell
 
 ATTEMPTS_DEFAULT = 3
 SCRIPT_NAME = "recovery_script"
@@ -123,3 +124,15 @@ def _report_attempts(reading: Reading, node: Mapping, attempts: int) -> None:
     message = f"`max_retries: {attempts}` is {attempts} attempts of a job in all, as Torc counts: {retries}"
     hint = f"for {attempts} retries write `max_retries: {attempts + 1}`"
     reading.report.notice("attempts", message, place, hint=hint)
+
+
+def write_rule(rule: Rule) -> dict[str, Any] | None:
+    """Write a rule with Torc's keys, as a client of Torc expects it; None for one that no file has."""
+    if rule.then != "retry":
+        return None
+    codes = rule.match.codes
+    listed = [code for code in codes if code or 1 not in codes]
+    written: dict[str, Any] = {"exit_codes": listed} if listed else {"match_all_exit_codes": True}
+    if rule.repair is not None and isinstance(script := rule.repair.steps[0].action, Shell):
+        written["recovery_script"] = without_surroundings(script.command)
+    return written | {"max_retries": rule.limit + 1}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -17,6 +17,7 @@ from resile.dialects.native.writer.rules import handler_rule
 from resile.engine.replay import current_workflow, row_of
 from resile.model.nested import job_key, split_job_key
 from resile.model.status import STATUS_NAMES
+from resile.model.workflow import Rule, Workflow
 from resile.server import acts
 from resile.server.answers import FailedTorcJob, FailureHandler, FailureHandlers, TorcJob, TorcJobs
 from resile.server.declarations import Answer, Request, Route
@@ -76,9 +77,18 @@ def _handlers_of(store: Store, run: int) -> list[FailureHandler]:
     workflow = current_workflow(store, row_of(store, run))
     found = []
     for number, (name, rules) in enumerate(workflow.failure_handlers.items(), 1):
-        written = [rule for rule in (handler_rule(one, workflow.folder) for one in rules) if rule is not None]
+        written = [rule for rule in (_rule_for(one, workflow) for one in rules) if rule is not None]
         found.append(FailureHandler(job_key(run, number), run, name, msgspec.json.encode(written).decode()))
     return found
+
+
+def _rule_for(rule: Rule, workflow: Workflow) -> dict[str, Any] | None:
+    """A rule as the file has it, with `max_retries` as its system counts."""
+    if workflow.dialect == "torc":
+        from resile.dialects.torc.rules import write_rule
+
+        return write_rule(rule)
+    return handler_rule(rule, workflow.folder)
 
 
 def list_torc_jobs(request: Request) -> TorcJobs:
