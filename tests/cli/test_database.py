@@ -100,6 +100,13 @@ def test_a_whole_database(small: Program) -> None:
     assert small.json("db", "check", "7", code=2)["error"]["code"] == "no-such-run"
 
 
+def test_a_run_that_waits_for_a_server_is_whole(program: Program) -> None:
+    """It has no event yet: its jobs are as it was made, ready or blocked or only called for."""
+    steps = "{a: {shell: 'false', on_failure: {run: [c]}}, b: {shell: 'true', needs: [a]}, c: {shell: 'true'}}"
+    program.call("submit", program.write(f"resile: 1\nname: waits\nsteps: {steps}\n"))
+    assert program.call("db", "check").stdout == "1 run: 1 whole, 0 damaged\n"
+
+
 def test_there_is_no_database(program: Program) -> None:
     """`db check` of nothing is an error, and makes nothing."""
     assert program.json("db", "check", code=2)["error"]["code"] == "no-store"

@@ -80,7 +80,7 @@ def create(
         labels=dict(labels),
         key=key,
     )
-    number = store.create_run(row, definition, _first_rows(state), submit_priority)
+    number = store.create_run(row, definition, first_rows(state), submit_priority)
     return msgspec.structs.replace(row, id=number), state
 
 
@@ -93,7 +93,7 @@ def next_event(row: RunRow, state: State, capacity: Capacity, clock: Clock) -> R
     return msgspec.structs.replace(first, at=clock.now(), capacity=capacity, machine=clock.machine, cached=None)
 
 
-def _first_rows(state: State) -> list[JobRow]:
+def first_rows(state: State) -> list[JobRow]:
     """The rows of a run's jobs when it starts: jobs that wait for nothing are ready."""
     plan = state.plan
     rows: list[JobRow] = []

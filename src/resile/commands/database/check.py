@@ -19,6 +19,7 @@ from resile.core.state import State, new_state
 from resile.engine.journal import job_row
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import fold_log, last_seq, missing, row_of
+from resile.engine.session import first_rows
 from resile.errors import ResileError
 from resile.executors.contract import OutputLost, Stream
 from resile.executors.output import open_output
@@ -83,14 +84,18 @@ def _differences(store: Store, row: RunRow, state: State) -> Iterator[str]:
     """The jobs whose rows, or whose state in the snapshot, differ from the log."""
     resumed = fold_log(store, row)
     rows = {found.id: found for found in store.jobs(row.id)}
-    for number, job in state.jobs.items():
-        expected, kept = job_row(state, job), resumed.jobs.get(number)
-        snapshot = None if kept is None else job_row(resumed, kept)
-        for name, found in (("table", rows.get(number)), ("snapshot", snapshot)):
-            if found is None or (found.status, found.attempts) != (expected.status, expected.attempts):
+    expected = [job_row(state, job) for job in state.jobs.values()]
+    snapshot = {number: job_row(resumed, job) for number, job in resumed.jobs.items()}
+    if state.phase == "new":
+        # No engine has begun it: it has the rows that it was made with.
+        expected = first_rows(state)
+        snapshot = {job.id: job for job in expected}
+    for job in expected:
+        for name, found in (("table", rows.get(job.id)), ("snapshot", snapshot.get(job.id))):
+            if found is None or (found.status, found.attempts) != (job.status, job.attempts):
                 has = "nothing" if found is None else f"{Status(found.status).name}, {found.attempts} attempts"
-                log = f"{Status(expected.status).name}, {expected.attempts} attempts"
-                yield f"job {number} ({expected.step}): the log says {log}, the {name} {has}"
+                log = f"{Status(job.status).name}, {job.attempts} attempts"
+                yield f"job {job.id} ({job.step}): the log says {log}, the {name} {has}"
 
 
 def _lost_output(store: Store, row: RunRow) -> Iterator[str]:
