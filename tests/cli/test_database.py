@@ -283,3 +283,15 @@ def test_a_fault_of_the_core_is_not_called_damage(small: Program) -> None:
     small.env["RESILE_TRACEBACK"] = "1"
     done = small.call("resume", "1", code=70)
     assert "while replaying the log of run 1; its database has no damage" in done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--failed-only",)])
+def test_a_reset_run_is_whole(program: Program, options: tuple[str, ...]) -> None:
+    """After `reset` the tables say what the log says, also of steps that wait for others."""
+    program.write(
+        'resile: 1\nname: flow\nsteps:\n  one: {shell: "true"}\n  two: {shell: exit 3, needs: one}\n'
+        '  three: {shell: "true", needs: two}\n'
+    )
+    program.call("run", "flow.yaml", code=1)
+    program.call("reset", "1", *options, code=0)
+    assert program.call("db", "check", code=0).stdout == "1 run: 1 whole, 0 damaged\n"

@@ -124,6 +124,8 @@ def begin_epoch(reaction: Reaction, event: EpochStarted) -> None:
         grant_again(state, state.jobs)
     else:
         state.jobs = _jobs_of_rerun(state, event.failed_only)
+    # Also the rows of jobs that wait for others: nothing else changes them before these others have ended.
+    state.touched += [number for number, job in state.jobs.items() if job is not before.get(number)]
     is_kept = {number: job.status in TERMINAL or job is before.get(number) for number, job in state.jobs.items()}
     _keep_fans(state, {number for number, kept in is_kept.items() if kept})
     _reset_counters(reaction, keeps=event.failed_only or event.again is not None)

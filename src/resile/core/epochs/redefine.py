@@ -54,7 +54,6 @@ def redefine(state: State, event: EpochStarted) -> None:
             )
             if found.id in state.fans:
                 fans[job.id] = state.fans[found.id]
-            state.touched.append(job.id)
             continue
         fan = state.fans.get(job.id)
         if fan is not None and (fan.failed or fan.held):
