@@ -74,6 +74,19 @@ def test_a_node_that_no_listing_shows_yet_is_asked(tmp_path: Path, monkeypatch: 
         assert [type(one) for one in executor.reports()] == [Started, Ended]
 
 
+def test_an_engine_that_stops_reads_first_what_has_begun(tmp_path: Path) -> None:
+    """An attempt whose start `drain` has seen counts as queued until the engine has read that it runs."""
+    with executor_in(tmp_path) as executor:
+        submitted(executor, 1, "5.1")
+        hand = HandNode(tmp_path, "aa")
+        hand.take(b"T 1 1 5.1")
+        hand.begin(1)
+        executor.drain()
+        assert executor.queued_count() == 1
+        assert [type(one) for one in executor.reports()] == [Started]
+        assert executor.queued_count() == 0
+
+
 def test_an_error_while_a_task_ends_reaches_the_engine(tmp_path: Path) -> None:
     """Parsl swallows what its callbacks raise; the engine is woken up and raises it."""
     with executor_in(tmp_path) as executor:

@@ -245,7 +245,7 @@ class Executor(OutputReader, Protocol):
         """Everything that happened since the last call; never blocks."""
 
     def queued_count(self) -> int:
-        """How many attempts wait for a slot, as far as the executor knows."""
+        """How many attempts wait for a slot, as far as the engine has read; 0 means that no start is unread."""
 
     def acknowledge(self) -> None:
         """Note that the engine has recorded all reports returned so far; the executor may drop them."""

@@ -179,7 +179,8 @@ class ParslExecutor(SegmentReader):
 
     def queued_count(self) -> int:
         with self._lock:
-            return sum(not item.begun for item in self._items.values())
+            # What the engine has not read yet counts as well: it must not stop before.
+            return sum(not item.begun for item in self._items.values()) + len(self._ready)
 
     def acknowledge(self) -> None:
         """Nodes keep all their lines."""
