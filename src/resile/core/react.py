@@ -167,8 +167,7 @@ def _use_machine(state: State, machine: events.Machine | None) -> None:
 
 def _use_capacity(state: State, capacity: events.Capacity) -> None:
     state.capacity = capacity
-    taken = {gpu for job in state.jobs.values() for gpu in job.gpus}
-    state.gpus_free = [gpu for gpu in range(capacity.gpus) if gpu not in taken]
+    state.gpus_taken = [gpu for job in state.jobs.values() for gpu in job.gpus]
 
 
 def _items_read(reaction: Reaction, event: events.ItemsRead) -> None:

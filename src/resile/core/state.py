@@ -25,7 +25,7 @@ from resile.model.rules import Trigger
 from resile.model.status import BLOCKED, COMPLETED, PENDING, RUNNING, STATUS_NAMES, Status
 from resile.model.workflow import Child, FanOut, Rule, Step, Workflow
 
-FORMAT = 6
+FORMAT = 7
 ROOT = 1
 # Values of a job's `rule` that are not the number of a rule of its ladder.
 NO_RULE = -1
@@ -309,7 +309,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     early: int = 0
     cpus_used: float = 0.0
     memory_bytes_used: int = 0
-    gpus_free: list[int] = []
+    gpus_taken: list[int] = []
     queue_number: int = 0
     last_job: int = 0
     last_scope: int = ROOT

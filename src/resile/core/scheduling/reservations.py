@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 from resile.core.actions import StartAttempt
 from resile.core.state import Job, State
 from resile.core.transitions import set_status
@@ -58,8 +61,9 @@ def reserve(state: State, job: Job, after: tuple[tuple[int, int], ...] = ()) -> 
         # Held until `release`.
         state.cpus_used += resources.cpus
         state.memory_bytes_used += resources.memory_bytes
-        job.gpus = tuple(state.gpus_free[: resources.gpus])
-        del state.gpus_free[: resources.gpus]
+        if resources.gpus:
+            job.gpus = tuple(islice(_free_gpus(state), resources.gpus))
+            state.gpus_taken += job.gpus
     return StartAttempt(job.id, job.attempt, job.because, job.gpus, after, job.refused)
 
 
@@ -72,9 +76,9 @@ def release(state: State, job: Job) -> None:
     if resources is not None:
         state.cpus_used -= resources.cpus
         state.memory_bytes_used -= resources.memory_bytes
-        state.gpus_free.extend(job.gpus)
-        state.gpus_free.sort()
-        job.gpus = ()
+        if job.gpus:
+            state.gpus_taken = [gpu for gpu in state.gpus_taken if gpu not in job.gpus]
+            job.gpus = ()
 
 
 def clear_early(state: State, job: Job) -> None:
@@ -94,5 +98,11 @@ def fits(state: State, job: Job) -> bool:
     return (
         state.cpus_used + resources.cpus <= capacity.cpus + 1e-9
         and state.memory_bytes_used + resources.memory_bytes <= capacity.memory_bytes
-        and resources.gpus <= len(state.gpus_free)
+        and len(list(islice(_free_gpus(state), resources.gpus))) == resources.gpus
     )
+
+
+def _free_gpus(state: State) -> Iterator[int]:
+    """The numbers of the GPUs that no attempt has, the lowest first."""
+    count, taken = 0 if state.capacity is None else state.capacity.gpus, set(state.gpus_taken)
+    return (gpu for gpu in range(count) if gpu not in taken)
