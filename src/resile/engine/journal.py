@@ -20,6 +20,9 @@ from resile.model.status import RUN_ENDED, RunStatus, Status
 from resile.store.contract import AttemptRow, Batch, Entry, JobRow, RunRow, Snapshot, Writer
 
 SNAPSHOT_ENTRIES_MIN = 20_000
+GATHER_SECONDS = 0.020
+# Among many runs the ends of one run's attempts come further apart: collect for longer what nobody waits for.
+GATHER_UNAWAITED_SECONDS = 0.100
 _KEPT = (KeepLetter, DropLetter, KeepScope)
 
 
@@ -42,6 +45,8 @@ class Journal:
         self._answered: dict[int, dict[str, Any] | None] = {}
         self._written: deque[tuple[int, list[Order], list[Note]]] = deque()
         self._since_snapshot = 0
+        # When the first of the entries was collected.
+        self.gathers_since = 0.0
         # The row with which a run ends that has this state.
         self.closing: Callable[[State, RunStatus], RunRow] | None = None
         self._closed_seq = -1
@@ -120,6 +125,11 @@ class Journal:
     def has_orders(self) -> bool:
         """Do orders wait for a batch that has not been submitted?"""
         return bool(self._orders)
+
+    def gathers_until(self, among_many: bool) -> float:
+        """Until when to collect before the next batch; `among_many` if the run is one of many that a host drives."""
+        is_awaited = self._orders or self._answered or not among_many
+        return self.gathers_since + (GATHER_SECONDS if is_awaited else GATHER_UNAWAITED_SECONDS)
 
     def is_unfinished(self) -> bool:
         """Is a batch not durable yet, or has the engine not taken its orders?"""

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from resile.engine.evaluation.beside import Evaluations, Take
     from resile.engine.monitoring.sampler import Monitor
 
-GATHER_SECONDS = 0.020
 REQUESTS_SECONDS = 0.2
 # Where a bell rings for them, one that got lost is found this late.
 REQUESTS_WITH_BELL_SECONDS = 2.0
@@ -125,7 +124,6 @@ class Engine:
         self.outcome: RunStatus | None = None
         self._drained = False
         self._killed: set[tuple[int, int]] = set()
-        self._gather_until = 0.0
         # A host brings the requests.
         self._next_requests = 0.0 if host is None else NEVER
         self._last_request = 0
@@ -220,7 +218,7 @@ class Engine:
     def _feed_all(self) -> None:
         """Feed everything in the inbox, in order; the first event opens a new batch."""
         if not self._journal.has_entries():
-            self._gather_until = self._clock.now() + GATHER_SECONDS
+            self._journal.gathers_since = self._clock.now()
         inbox = self._inbox
         while inbox:
             event, attempt = inbox.popleft()
@@ -353,7 +351,7 @@ class Engine:
         if not self._journal.has_entries():
             return
         idle = self._journal.has_orders() and not self._executor.queued_count()
-        if idle or now >= self._gather_until:
+        if idle or now >= self._journal.gathers_until(self._host is not None):
             self._journal.submit(self._state, at_once=idle)
 
     def _perform_durable(self) -> None:
@@ -489,7 +487,7 @@ class Engine:
         """Until when the loop may wait for descriptors."""
         until = min(self._next_requests, self._keeper.next_renewal)
         if self._journal.has_entries():
-            until = min(until, self._gather_until)
+            until = min(until, self._journal.gathers_until(self._host is not None))
         if self._timers and not self._interrupts:
             until = min(until, self._timers[0][0])
         if self._evaluations is not None:
