@@ -174,7 +174,7 @@ class Performer:
         self._run_env = run_env
         self._recorder: Recorder | None = None
         # The files with values, by attempt; an earlier engine may have left some.
-        self.files = _files_left_in(folder)
+        self.files = {} if state.phase == "new" else _files_left_in(folder)
 
     def launch(self, order: StartAttempt) -> Launch | Outcome:
         """The launch of an attempt, or its outcome if nothing needs to run."""

@@ -25,6 +25,7 @@ from resile.store.contract import RunRow, Store
 OWNER = ".resile-database"
 _RUNS, _LOGS, _WORKTREES, _WORK, _TORC = "runs", "job_stdio", "worktrees", "work", "torc"
 _NAME_BYTES = 8
+_OWNER_BYTES_MAX = 64
 
 
 def claim_output(output: str) -> None:
@@ -54,9 +55,9 @@ def own_folder(store: Store, row: RunRow) -> RunRow:
 
 def _folder_of(output: str, identity: str) -> str:
     """The folder of a database: the output folder itself if that is new or belongs to it, else one inside."""
-    make_folder(output)
     if any(os.path.lexists(join(output, name)) for name in (_RUNS, _LOGS, _WORKTREES)):
         return output if _owner(output) == identity else join(output, identity)
+    make_folder(output)
     # An engine that dies before it has written the name leaves a folder that belongs to no database.
     try:
         file = os.open(join(output, OWNER), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -70,10 +71,15 @@ def _folder_of(output: str, identity: str) -> str:
 def _owner(output: str) -> str:
     """The name of the database to which an output folder belongs; empty where none has said so."""
     try:
-        with open(join(output, OWNER), encoding="utf-8", errors="replace") as file:
-            return file.read(64)
+        file = os.open(join(output, OWNER), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
+    try:
+        return os.read(file, _OWNER_BYTES_MAX).decode(errors="replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
 
 
 def claim_folders(output: str, run: int, epoch: int, identity: str) -> None:

@@ -89,14 +89,17 @@ class Fence:
             self._is_shared = bool(shared) and _link(shared, self.path)
             if not self._is_shared:
                 self._file = create_open(self.path)
-            older = [found for found in _numbers_in(folder) if found < number]
+            present = _numbers_in(folder)
+            older = [found for found in present if found < number]
             for found in older:
                 _close(f"{folder}/{_PREFIX}{found}{_SUFFIX}")
         except OSError as error:
             from resile.errors import ResileError
 
             raise ResileError("output_folder", f"can't write: {error.strerror}", where=self.path) from None
-        present = _numbers_in(folder)
+        if older:
+            # The folder may have been given to a newer engine meanwhile.
+            present = _numbers_in(folder)
         if number not in present or max(present) > number:
             if not self._is_shared:
                 posix.pwrite(self._file, CLOSED, 0)

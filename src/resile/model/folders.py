@@ -69,7 +69,8 @@ def claim_folder(path: str, other: str = "") -> None:
 
     Root is no exception: in a folder of another user root would write where that user chooses.
     """
-    make_folder(path)
+    if not os.path.isdir(path):
+        make_folder(path)
     refuse_shared(path, other)
 
 
@@ -80,10 +81,11 @@ def refuse_shared(path: str, other: str = "") -> None:
     folder that is ours or sticky, so the answer stays true.
     """
     us, entry = os.geteuid(), os.lstat(path)
-    if stat.S_ISLNK(entry.st_mode) and entry.st_uid not in (0, us):
+    is_link = stat.S_ISLNK(entry.st_mode)
+    if is_link and entry.st_uid not in (0, us):
         message = f"{path} is a link that {_user(entry.st_uid)} made"
         raise ResileError("folder-foreign", message, where=path, hint=f"remove it: `rm {_quote(path)}`{other}")
-    found = os.stat(path)
+    found = os.stat(path) if is_link else entry
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != us:
         message = f"the folder {path} (mode {mode:04o}) belongs to {_user(found.st_uid)}, and this is {_user(us)}"
