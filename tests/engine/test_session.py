@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from resile.core.events import Capacity, EpochStarted, RunResumed
+from resile.engine.journal import Journal
 from resile.engine.session import Session, take
 from resile.executors.contract import Records
 from resile.model.workflow import Need, Shell, Step
@@ -28,7 +30,9 @@ def cut_power() -> None:
     raise PowerCut
 
 
-def records_lost(simulation: Simulation, records: Records = "here", cut: tuple[int, int] | None = None) -> bool:
+def records_lost(
+    simulation: Simulation, records: Records = "here", cut: tuple[int, int] | None = None, now: float = LATER
+) -> bool:
     """What the resume of the next engine says of the records, where its executor has such ones."""
     executor = SimulatedExecutor(simulation.clock)
     executor.records = records
@@ -43,7 +47,7 @@ def records_lost(simulation: Simulation, records: Records = "here", cut: tuple[i
         clock=simulation.clock,
         executor=executor,
     )
-    lease = take(store, simulation.row.id, LATER)
+    lease = take(store, simulation.row.id, now)
     resumed = RunResumed(simulation.clock.now(), Capacity(parallel=2))
     drive = session.open(lease, [resumed], store.writer(), 2)
     drive.engine.close(False)
@@ -68,6 +72,24 @@ def test_records_without_the_last_end_are_lost(tmp_path: Path) -> None:
     assert not records_lost(simulation)
     assert records_lost(simulation, cut=(1, 1))
     assert not records_lost(simulation, cut=(2, 1))
+
+
+def test_records_of_an_earlier_epoch_prove_nothing(tmp_path: Path) -> None:
+    """Only ends of this epoch must be in its records, and of those the last one whose output the store knows."""
+    simulation = dead(tmp_path, 1.5)
+    store, run = MemoryStore(simulation.database), simulation.row.id
+    writer = store.writer()
+    journal = Journal(writer, run, take(store, run, LATER).token)
+    first = next(store.attempts(run, 1))
+    later = replace(first, attempt=2, ended_at=first.ended_at and first.ended_at + 9.0)
+    journal.copy_attempts([replace(later, epoch=0), replace(later, attempt=3, log=None)])
+    journal.submit(simulation.state)
+    writer.flush()
+    writer.close()
+    assert [(row.epoch, row.attempt) for row in store.attempts(run, 1)] == [(0, 2), (1, 1), (1, 3)]
+    for attempt in (2, 3):
+        assert not records_lost(simulation, cut=(1, attempt), now=attempt * LATER)
+    assert records_lost(simulation, cut=(1, 1), now=4 * LATER)
 
 
 def test_records_of_another_boot_are_lost(tmp_path: Path) -> None:

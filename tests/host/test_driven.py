@@ -149,3 +149,15 @@ def test_steps_have_the_environment_of_their_host(hosts: Hosts) -> None:
     with running(hosts):
         hosts.wait(run)
     assert hosts.effects("seen") == [os.environ["PATH"]]
+
+
+def test_a_request_to_a_run_that_has_ended_is_answered(hosts: Hosts) -> None:
+    """Each run hears what was asked of it, also the second of two, which no engine drives any more."""
+    runs = hosts.submit("steps:\n  s: {shell: 'true'}", count=2)
+    with running(hosts):
+        for run in runs:
+            hosts.wait(run)
+            result = hosts.ask(run, "cancel", {"reason": "late"})
+            assert result["error"]["code"] == "run-ended"
+            assert result["error"]["message"] == f"run {run} has ended (completed)"
+        hosts.wait(runs[1])

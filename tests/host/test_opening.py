@@ -140,7 +140,7 @@ def test_a_retry_of_a_run_that_has_ended_begins_it_again() -> None:
 
 
 def test_a_redrive_begins_without_reserving_early() -> None:
-    """Its own resume counts: no other follows, and in a host nothing is reserved early. The first of two wins."""
+    """Of two the first wins; its own resume counts, no other follows, and in a host nothing is reserved early."""
     opening = opened(ended(), ask("redrive", 1), ask("redrive", 2))
     redriven, resumed = opening.events
     assert redriven == Redriven(redriven.at, "m", 1, "label", 1)
