@@ -369,6 +369,18 @@ def test_a_second_claim_answers_the_first(book: Book) -> None:
     assert [one.job for one in granted(second).attempts] == [1]
 
 
+def test_a_slot_is_free_again_after_an_attempt_that_never_arrived(book: Book) -> None:
+    """A worker that comes back without the attempt that fills it is given the next one, and no more than that."""
+    view, worker = book.drive(), book.register()
+    book.give(view, worker, 1)
+    view.start([Launch(2, 1, (b"true",)), Launch(3, 1, (b"true",))])
+    assert not book.claim(worker, 2).answer.done()
+    assert book.register(id=worker, held=[]) == worker
+    assert [type(report) for report in take(view)] == [Withdrawn]
+    assert [one.job for one in granted(book.claim(worker, 2)).attempts] == [2]
+    assert not book.claim(worker, 2).answer.done()
+
+
 def test_a_claim_says_how_much_memory_is_free(book: Book) -> None:
     """A step that needs more waits for a worker that has it; without a number all of the worker's memory counts."""
     view, worker = book.drive(), book.register(memory_bytes=100, slots=3)
@@ -432,6 +444,10 @@ def test_output_in_a_shared_folder_may_come_late(
         assert book.tell(worker, end).need == {}
     if waits:
         assert [type(report) for report in view.reports()] == [Started]
+        # The wait counts from the first word of the end.
+        monkeypatch.setattr(worker_place, "SHARED_SECONDS_MAX", 0.0)
+        book.tell(worker, end)
+        assert view.reports() == []
         (folder / f"{SEGMENT}.o").write_bytes(b"abc")
         book.tell(worker, end)
         (ended,) = view.reports()

@@ -120,8 +120,7 @@ class Host:
         self._due: set[int] = set()
         self._woken: deque[int] = deque()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._look_at = 0.0
-        self._renew_at = self._workers_at = 0.0
+        self._look_at = self._renew_at = self._workers_at = boot_seconds()
         self._held_until = 0.0
         self._stops = 0
         self._poll = select.poll()

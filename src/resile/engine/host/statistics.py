@@ -8,10 +8,10 @@ from msgspec import Struct
 class Statistics(Struct):
     """What a host has done, and does now."""
 
+    slots: int
     driven: int = 0
     running: int = 0
     waiting: int = 0
-    slots: int = 0
     taken: int = 0
     ended: int = 0
     lease_losses: int = 0

@@ -9,6 +9,7 @@ All methods run in the thread of the host; `Host.call` brings the requests of wo
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -54,8 +55,7 @@ class Workers:
         self._tables = tables
         self._places: dict[str, WorkerPlace] = {}
         self._dropped: list[ClaimKey] = []
-        self._drop_at = 0.0
-        self._looked_at = boot_seconds()
+        self._drop_at = self._looked_at = boot_seconds()
         self._is_closed = False
         hub.workers = self
 
@@ -75,7 +75,7 @@ class Workers:
         place.shared_output = shared_output
         cpus = float(told.slots) if told.cpus is None else told.cpus
         # What it holds took its room before.
-        memory = 2**62 if told.memory_bytes is None else told.memory_bytes
+        memory = sys.maxsize if told.memory_bytes is None else told.memory_bytes
         place.room = OfferedRoom(cpus, memory, told.gpus)
         for view in self._hub.views.values():
             for placed in view.placed.values():
