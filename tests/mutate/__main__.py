@@ -3,6 +3,9 @@
 The changes are made in core/, store/, engine/ and executors/local/ of the package. Each mutant lives in a copy of the
 repository with an interpreter of its own. The tests of its folder run until the first failure. That test must
 pass without the change and fail again with it. A mutant that passes them all survives and is printed as a diff.
+
+A change that does the same when it runs is no mutant. One that only makes a wait or a size a little different is left
+out too: where such a number is promised, a test names it. The report says how many of these were met.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ import difflib
 import random
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
 from queue import SimpleQueue
 
 from tests.cluster import installed
@@ -43,6 +48,23 @@ def all_mutants(only: str) -> list[Mutant]:
     return [mutant for path in chosen for mutant in mutants_of(ROOT, path)]
 
 
+class Sample:
+    """Mutants in a random order, without those that change nothing and those that only change a wait or a size."""
+
+    def __init__(self, mutants: list[Mutant], seed: int) -> None:
+        self._mutants = random.Random(seed).sample(mutants, len(mutants))
+        self.degrees = 0
+
+    def __iter__(self) -> Iterator[Mutant]:
+        for mutant in self._mutants:
+            text = (ROOT / mutant.path).read_text()
+            changed = mutate(text, mutant)
+            if changed is not None and is_degree(text, changed):
+                self.degrees += 1
+            elif changed is not None:
+                yield mutant
+
+
 def diff_of(mutant: Mutant) -> str:
     """The lines that a mutant changes."""
     before = (ROOT / mutant.path).read_text()
@@ -55,10 +77,12 @@ def main() -> int:
     """Test a sample of mutants; the share that was noticed is the score."""
     options = arguments()
     everything = all_mutants(options.only)
-    sample = random.Random(options.seed).sample(everything, min(options.sample, len(everything)))[options.skip :]
+    drawn = Sample(everything, options.seed)
+    sample = list(islice(drawn, options.skip, options.sample))
     counts = Counter(folder_of(mutant.path) for mutant in sample)
     where = ", ".join(f"{counts[folder]} in {folder}" for folder in SUITES if counts[folder])
     print(f"{len(everything)} mutants, {len(sample)} of them are tested: {where}", flush=True)
+    print(f"{drawn.degrees} others only change a wait or a size", flush=True)
     suites = {folder: SUITES[folder][: 1 if options.quick else None] for folder in counts}
     tests = {path: tests_for(ROOT, path, suites[folder_of(path)]) for path in {mutant.path for mutant in sample}}
     copies: SimpleQueue[Copy] = SimpleQueue()
@@ -75,23 +99,17 @@ def main() -> int:
         finally:
             copies.put(copy)
 
-    survivors: list[Mutant] = []
-    tested = 0
+    survivors = tested = 0
     with ThreadPoolExecutor(options.jobs) as pool:
         for done in as_completed([pool.submit(test, mutant) for mutant in sample]):
             mutant, noticed = done.result()
-            if noticed == "equal":
-                continue
             tested += 1
             print(f"{mutant.path} {mutant.operator} {mutant.occurrence}: {noticed or 'SURVIVED'}", flush=True)
             if not noticed:
-                survivors.append(mutant)
+                survivors += 1
                 print(diff_of(mutant), flush=True)
-    killed = tested - len(survivors)
+    killed = tested - survivors
     print(f"{killed} of {tested} mutants were noticed: {100 * killed // max(tested, 1)} %")
-    texts = ((mutant, (ROOT / mutant.path).read_text()) for mutant in survivors)
-    degrees = sum(is_degree(text, mutate(text, mutant) or text) for mutant, text in texts)
-    print(f"{degrees} of the {len(survivors)} others only change a wait or a size")
     return 0
 
 
