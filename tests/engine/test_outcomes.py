@@ -217,6 +217,14 @@ def test_declared_files_are_looked_for_where_the_step_ran(tmp_path: Path) -> Non
     assert (failure.kind, failure.signature) == ("contract", "contract: value refused")
 
 
+@pytest.mark.parametrize("name", ["gone", "${inputs.gone}"])
+def test_a_step_without_its_file_keeps_what_it_printed(tmp_path: Path, name: str) -> None:
+    """Handlers see the captured values, whether the file is missing or its name can't be rendered."""
+    outcome = parts_of(tmp_path, RUN, capture=(Capture("said"),), outputs=(name,)).end(b"words")
+    assert outcome.failure is not None
+    assert outcome.values == {"said": "words"}
+
+
 def test_no_secret_leaves_an_attempt(tmp_path: Path) -> None:
     """Captured values, messages, tails and rows have stars in its place."""
     parts = parts_of(tmp_path, RUN, ("hunter2",), capture=(Capture("said"),))

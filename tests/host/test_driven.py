@@ -115,6 +115,54 @@ def test_a_kill_after_a_stop_is_heard(hosts: Hosts, monkeypatch: pytest.MonkeyPa
     assert said == []
 
 
+def test_a_host_that_stops_keeps_its_leases(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While steps run, and it waits for the order to kill them, no other host may take their runs."""
+    monkeypatch.setattr(host_module, "SECOND_STOP_SECONDS", 60.0)
+    monkeypatch.setattr(host_module, "RENEW_SECONDS", 0.05)
+    (run,) = hosts.submit(RUNS)
+
+    ends: set[float] = set()
+
+    def is_renewed() -> bool:
+        """Was the lease of the run renewed three times?"""
+        lease = hosts.store.lease(run, boot_seconds())
+        assert lease is not None
+        ends.add(lease.expires_boot_seconds)
+        return len(ends) > 3
+
+    with running(hosts) as (host, _):
+        pid_of(hosts)
+        wait_for(lambda: (host.statistics.driven, host.statistics.running, host.statistics.waiting) == (1, 1, 0))
+        host.stop()
+        assert not host.wait(0.1)
+        wait_for(is_renewed)
+
+
+def test_a_run_without_a_folder_is_tried_again_later(hosts: Hosts) -> None:
+    """The host says why it can't drive it, releases it until then, and goes on with other runs."""
+    (first,) = hosts.submit("steps:\n  s: {shell: 'true'}")
+    runs, aside = hosts.folder / "output" / "runs", hosts.folder / "aside"
+    with running(hosts) as (host, said):
+        hosts.wait(first)
+        runs.rename(aside)
+        runs.touch()
+        (run,) = hosts.submit("steps:\n  s: {shell: 'true'}")
+        host.ring()
+        wait_for(lambda: said)
+        hosts.wait_until_released(run)
+        assert said == [f"run {run} can't be driven: can't make the folder of a run: Not a directory"]
+        submission = hosts.tables.submission(run)
+        assert submission is not None
+        assert submission.due_at is not None
+        assert 0 < submission.due_at - time.time() <= host_module.AGAIN_SECONDS
+        runs.unlink()
+        aside.rename(runs)
+        hosts.tables.enqueue(run, time.time())
+        hosts.wait(run)
+    assert len(said) == 1
+    assert (host.statistics.taken, host.statistics.ended) == (2, 2)
+
+
 def test_a_host_without_steps_stops_at_once(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to kill, so it does not wait for that order; a call is answered after the end, too."""
     monkeypatch.setattr(host_module, "SECOND_STOP_SECONDS", 1000.0)
