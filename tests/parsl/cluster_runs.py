@@ -53,10 +53,14 @@ class Place:
         path.write_text(text)
         return path
 
+    def popen_words(self) -> list[str]:
+        """The words that start the program."""
+        return [sys.executable, "-m", "resile"]
+
     def popen(self, *words: str) -> subprocess.Popen[str]:
         """Start the program."""
         return subprocess.Popen(
-            [sys.executable, "-m", "resile", *words],
+            [*self.popen_words(), *words],
             cwd=self.folder,
             env=self.env,
             stdin=subprocess.DEVNULL,

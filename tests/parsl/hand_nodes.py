@@ -16,6 +16,7 @@ from resile.executors.parsl.executor import ParslExecutor
 from resile.executors.parsl.node import files
 from resile.executors.parsl.orders import Item
 from resile.model.executor import ExecutorSettings
+from tests.parsl.cluster_runs import wait_for
 
 ELSEWHERE = {
     "host": "elsewhere", "boot": "b", "pid": 1, "born": 1, "pool": "0", "block": "0", "tag": "t", "allocation": "",
@@ -69,9 +70,10 @@ def open_executor(folder: Path, number: int = 5, **settings: Any) -> ParslExecut
 
 @contextmanager
 def executor_in(folder: Path, number: int = 5, **settings: Any) -> Iterator[ParslExecutor]:
-    """Such an executor, which is closed with the test."""
+    """Such an executor, whose thread has ended what earlier engines left; it is closed with the test."""
     executor = open_executor(folder, number, **settings)
     try:
+        wait_for("the thread has looked once", lambda: executor._nodes_at > 0.0)
         yield executor
     finally:
         executor.close(finished=True)

@@ -242,6 +242,7 @@ def test_allocations_of_earlier_engines(commands: Path) -> None:
     lines.append("JobId=15 JobName=resile-7-4 JobState=TIMEOUT Comment=other")
     write(commands, "scontrol", "".join(f"echo {line}\n" for line in lines))
     former = EarlierAllocations(7, "l")
+    former.look(-9.0)
     assert [former.goes_on(number) for number in range(1, 5)] == [True, False, False, False]
     assert [former.take_end(number) for number in (2, 3, 4)] == [
         "Slurm's allocation 13 (resile-7-2): TIMEOUT", "", "",

@@ -34,8 +34,11 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(folder: Path, **scripts: str) -> None:
     """Write commands."""
     for name, text in scripts.items():
-        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-        (folder / name).chmod(0o755)
+        # The one before may be running.
+        beside = folder / f"{name}.new"
+        beside.write_text(f"#!/bin/sh\n{text}\n")
+        beside.chmod(0o755)
+        beside.rename(folder / name)
 
 
 def test_a_controller_that_is_down_is_an_error(commands: Path) -> None:

@@ -11,6 +11,9 @@ COMPILE_OPTIONS = (
     Option("--profile NAME", "the profile of a Prodigy file whose environment to add"),
 )
 
+EXECUTOR = Option(
+    "--executor FILE", "run the steps on a cluster, as this TOML file says; local: on this machine", kind="file"
+)
 PARALLEL = Option("--max-parallel N", "run at most N steps at a time", kind="count", most=PARALLEL_MAX)
 CAPACITY = (
     PARALLEL,

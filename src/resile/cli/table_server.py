@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resile.cli.grammar import Command, Option
-from resile.cli.table_daily import CAPACITY, CHOICE, COMPILE_OPTIONS, INPUTS, LIMITS
+from resile.cli.table_daily import CAPACITY, CHOICE, COMPILE_OPTIONS, EXECUTOR, INPUTS, LIMITS
 
 ROLES = ("viewer", "operator", "worker", "admin")
 PORT_MAX = 65_535
@@ -46,6 +46,7 @@ SERVER_COMMANDS = (
             *CHOICE,
             *CAPACITY,
             *LIMITS,
+            EXECUTOR,
             *COMPILE_OPTIONS,
             Option(
                 "--priority N", "runs with a higher one get free slots first (0)", kind="integer", most=PRIORITY_MAX

@@ -88,8 +88,7 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     if loaded.taken_for:
         listener.introduce(loaded.taken_for)
     options = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
-    shared = workflow.executor.directory if workflow.executor is not None else None
-    output = os.path.abspath(call.output or shared or stores.default_output())
+    output = output_of(workflow, call.output, stores.default_output())
     claim_output(output)
     store = before or stores.create()
     if before is None:
@@ -114,6 +113,12 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
             kept.copy_outputs(store, row, state, lease)
         status = drive_engine(store, row, state, lease, [first], capacity, listener, launcher, clock, notices)
     return outcome_of(store, row, state, status)
+
+
+def output_of(workflow: Workflow, asked: str | None, default: str) -> str:
+    """The folder for the output of a run: the one asked for, that which the nodes of its blocks see, or the default."""
+    shared = workflow.executor.directory if workflow.executor is not None else None
+    return os.path.abspath(asked or shared or default)
 
 
 def resume(

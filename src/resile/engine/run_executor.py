@@ -20,6 +20,7 @@ from resile.store.contract import RunRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Future
     from typing import TypedDict
 
     from resile.engine.monitoring.sampler import Monitor
@@ -63,7 +64,9 @@ def open_fence(
     """
     claim_folders(row.output, row.id, epoch, identity)
     # The launcher of a server looks at fences by name; workers of functions, and launchers that others left, do not.
-    is_shared = hosting is not None and hosting.is_new and not calls_functions(state.workflow)
+    # Nodes may not see the server's folder.
+    is_own = state.workflow.executor is not None or calls_functions(state.workflow)
+    is_shared = hosting is not None and hosting.is_new and not is_own
     shared = hosting.hub.fence if hosting is not None and is_shared else ""
     return Fence(epoch_folder(row.output, row.id, epoch), number, confirm, shared=shared)
 
@@ -99,7 +102,7 @@ def make_executor(
     if state.workflow.executor is not None:
         from resile.executors.parsl.on_order.executor import open_blocks
 
-        flow, who = state.workflow, {"run": row.id, "parallel": parallel}
+        flow, who = state.workflow, {"run": row.id, "parallel": parallel, "is_hosted": hosting is not None}
         chosen = state.workflow.executor
         commands = open_blocks(
             folder, chosen, flow.cluster, flow.steps, sample_seconds=flow.monitor_seconds, **who, **settings
@@ -167,10 +170,26 @@ def scheduling_of(state: State, executor: Executor) -> Scheduling | None:
     if state.workflow.executor is None or not state.workflow.executor.on_order:
         return None
     from resile.executors.parsl.on_order.executor import OrderedExecutor
+
+    commands = _commands_of(executor)
+    return commands if isinstance(commands, OrderedExecutor) else None
+
+
+def closing_of(state: State, executor: Executor) -> Future[None] | None:
+    """The end of the closing of blocks, if a host has closed an executor that has some."""
+    if state.workflow.executor is None:
+        return None
+    from resile.executors.parsl.executor import ParslExecutor
+
+    commands = _commands_of(executor)
+    return commands.closing if isinstance(commands, ParslExecutor) else None
+
+
+def _commands_of(executor: Executor) -> Executor:
+    """The executor of commands."""
     from resile.executors.split import Composite
 
-    commands = executor.commands if isinstance(executor, Composite) else executor
-    return commands if isinstance(commands, OrderedExecutor) else None
+    return executor.commands if isinstance(executor, Composite) else executor
 
 
 def open_monitor(state: State, folder: str, executor: Executor) -> Monitor | None:
@@ -179,9 +198,8 @@ def open_monitor(state: State, folder: str, executor: Executor) -> Monitor | Non
         return None
     from resile.engine.monitoring.sampler import Monitor
     from resile.executors.shared.view import RunView
-    from resile.executors.split import Composite
 
-    commands = executor.commands if isinstance(executor, Composite) else executor
+    commands = _commands_of(executor)
 
     def is_here(number: int, attempt: int) -> bool:
         """Does this attempt run on this machine, and not on a node of a cluster or at a worker?"""

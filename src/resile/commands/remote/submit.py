@@ -55,6 +55,7 @@ def _refuse_local(call: RunCall) -> None:
     """Refuse what a server can't do."""
     for given, what, hint in (
         (call.output, "--output", "the server's own --output says where the output of steps is"),
+        (call.executor, "--executor", "write `executor` into the file, or leave it out: the server decides"),
         (call.base, "--base", "`resile run` without --server compares with the checkout here"),
     ):
         if given:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from resile.commands.documents.answers import SubmittedRun
 from resile.commands.load import CompileOptions, Loaded, check_compiled, require_workflow
-from resile.commands.run import state_with_inputs
+from resile.commands.run import output_of, state_with_inputs
 from resile.commands.service.compiled_texts import compile_alone
 from resile.commands.start.call import Choice, Given, ResourceLimits, RunCall
 from resile.commands.start.prepare import capacity_for, inputs_for, prepare, prepare_loaded
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from resile.commands.documents.answers import CheckedFile
     from resile.commands.store_handle import StoreHandle
     from resile.core.events import Capacity
+    from resile.model.workflow import Workflow
     from resile.store.contract import RunRow, Store
     from resile.store.server_tables import SharedStore
 
@@ -58,7 +59,10 @@ class SubmitOptions(Struct, frozen=True, kw_only=True):
 
 
 class TextCall(Struct, frozen=True, kw_only=True):
-    """A workflow that is a text, with the files that it takes in; `directory` is where its steps run."""
+    """A workflow that is a text, with the files that it takes in; `directory` is where its steps run.
+
+    `runs_here` says whether steps may run on the server's machine.
+    """
 
     text: str
     output: str
@@ -74,6 +78,7 @@ class TextCall(Struct, frozen=True, kw_only=True):
     retry_max: int | None = None
     failure_routing: bool = True
     force: bool = False
+    runs_here: bool = True
 
 
 class Submitted(Struct, frozen=True):
@@ -90,9 +95,10 @@ def submit(stores: StoreHandle, call: RunCall, *, priority: int, key: str) -> Su
     A missing store is created only after the call has been validated.
     """
     before = stores.write() if stores.exists() else None
-    call = msgspec.structs.replace(call, limits=_on_servers(call.limits))
+    folder = call.output or stores.default_output()
+    call = msgspec.structs.replace(call, limits=_on_servers(call.limits), cluster_folder=folder)
     prepared = prepare(call, before)
-    output = os.path.abspath(call.output or stores.default_output())
+    output = output_of(prepared[0].workflow, call.output, folder)
     claim_output(output)
     options = SubmitOptions(by=caller(), priority=priority, key=key)
     found = _hand_over(before or stores.create(), call, prepared, options, output, os.getcwd())
@@ -134,14 +140,27 @@ def submit_text(store: Store, call: TextCall, options: SubmitOptions) -> Submitt
             retry_max=call.retry_max,
             failure_routing=call.failure_routing,
             force=call.force,
+            cluster_folder=call.output,
         )
-        found = _hand_over(store, asked, prepare_loaded(asked, loaded, store), options, call.output, directory)
+        prepared = prepare_loaded(asked, loaded, store)
+        if not call.runs_here:
+            _refuse_blocks_here(prepared[0].workflow)
+        output = output_of(prepared[0].workflow, None, call.output)
+        claim_output(output)
+        found = _hand_over(store, asked, prepared, options, output, directory)
     except BaseException:
         shutil.rmtree(own, ignore_errors=True)
         raise
     if not found.is_new or (directory != own and not call.files):
         shutil.rmtree(own, ignore_errors=True)
     return found
+
+
+def _refuse_blocks_here(workflow: Workflow) -> None:
+    """Refuse blocks on the machine of a server that runs no steps there."""
+    if workflow.executor is not None and workflow.executor.provider == "local":
+        message = "this server runs no steps on its own machine (`--slots 0`), and `executor` asks for blocks there"
+        raise ResileError("no-slots-here", message, hint="choose another `provider`, or leave `executor` out")
 
 
 def submit_again(
@@ -261,9 +280,6 @@ def _hand_over(
     directory: str,
 ) -> Submitted:
     """Store a run that servers drive from now on."""
-    if prepared[0].workflow.executor is not None:
-        message = "a server runs steps on its workers, and this workflow has an `executor` of its own"
-        raise ResileError("needs-command-line", message, hint="`resile run` runs it; or leave `executor` out")
     loaded, inputs, capacity = prepared
     if len(options.key) > KEY_CHARACTERS_MAX or not options.key.isprintable():
         raise ResileError("bad-key", f"a key has at most {KEY_CHARACTERS_MAX} printable characters")

@@ -46,6 +46,7 @@ def place_on_cluster(workflow: Workflow, path: str | None, folder: str | None = 
     shapes = shapes_of(workflow)
     _refuse_requests(settings, shapes)
     _refuse_nodes(workflow, settings)
+    _refuse_labels(workflow)
     if len(shapes) > POOLS_MAX:
         named = "; ".join(f"{shape} ({', '.join(steps[:3])})" for shape, steps in shapes.items())
         raise ResileError(
@@ -122,6 +123,16 @@ def _refuse_nodes(workflow: Workflow, settings: ExecutorSettings) -> None:
                 message = f'step {step.name!r} uses {step.resources.nodes} nodes: only `provider = "slurm"` has them'
                 where = f"{flow.file}:{step.origin.line}:{step.origin.column}"
                 raise ResileError("value", message, where=where, hint="remove `nodes` from its `resources`")
+
+
+def _refuse_labels(workflow: Workflow) -> None:
+    """Refuse steps that wait for a worker of a server: blocks have no labels."""
+    for flow in workflows_within(workflow):
+        for step in steps_of(flow):
+            if step.runs_on:
+                message = f"step {step.name!r} runs on a worker of a server, and this run has an `executor` of its own"
+                where = f"{flow.file}:{step.origin.line}:{step.origin.column}"
+                raise ResileError("value", message, where=where, hint="remove `runs_on`, or the executor")
 
 
 def _refuse_missing(settings: ExecutorSettings) -> None:

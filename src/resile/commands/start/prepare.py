@@ -129,7 +129,10 @@ def capacity_for(workflow: Workflow, limits: ResourceLimits) -> Capacity:
 
     A workflow with a step that does not fit is refused.
     """
-    asked = (limits.max_parallel, workflow.max_parallel, limits.parallel_default)
+    asked = [limits.max_parallel, workflow.max_parallel]
+    if workflow.executor is None:
+        # On blocks their number is the limit.
+        asked.append(limits.parallel_default)
     parallel = next((number for number in asked if number is not None), None)
     if workflow.executor is not None:
         from resile.commands.start.on_cluster import cluster_capacity

@@ -16,7 +16,8 @@ from resile.store.contract import Lease, RunRow
 from resile.store.errors import LeaseHeld
 from resile.store.lease import boot_seconds
 
-# A run that only waits stays in memory for so long, and one whose timer comes sooner stays for good.
+# A run that only waits stays in memory for so long, and one whose timer comes sooner stays for good; one with blocks of
+# its own stays as long as they may be idle.
 IDLE_SECONDS = 5.0
 
 
@@ -42,6 +43,7 @@ class DrivenRun:
         self._is_held = is_held
         self._wake = wake
         self._idle_since: float | None = None
+        self._idle_seconds = IDLE_SECONDS
         # The items file of the redrive that it is in.
         self._letters = ""
 
@@ -84,18 +86,21 @@ class DrivenRun:
         offset = self.clock.machine.clock_offset
         self.wakes_at = self.drive.engine.deadline() - offset
         until = None if self.ends else self.drive.engine.waits_until()
-        if until is None or until - offset < now + IDLE_SECONDS:
+        if until is None or until - offset < now + self._idle_seconds:
             self._idle_since = None
             return False
         if self._idle_since is None:
             self._idle_since = now
-        self.wakes_at = min(self.wakes_at, self._idle_since + IDLE_SECONDS)
-        return now >= self._idle_since + IDLE_SECONDS
+        self.wakes_at = min(self.wakes_at, self._idle_since + self._idle_seconds)
+        return now >= self._idle_since + self._idle_seconds
 
     def begin(self, row: RunRow) -> None:
         """Let the engine begin; where a redrive begins, or goes on, know the file with its dead letters."""
         assert self.drive is not None
         state = self.drive.state
+        if state.workflow.executor is not None:
+            # Its blocks end with its engine: let it stay as long as they do.
+            self._idle_seconds = max(IDLE_SECONDS, state.workflow.executor.idle_seconds)
         labels = [event.label for event in self.drive.events if isinstance(event, Redriven)]
         if state.phase == "redriving" and state.redrive is not None:
             labels.append(state.redrive.label)
@@ -115,6 +120,12 @@ class DrivenRun:
         if until is None or until == NEVER:
             return None
         return time.time() + until - self.clock.machine.clock_offset - boot_seconds()
+
+    def has_blocks_at_work(self) -> bool:
+        """Has the run blocks of its own, and steps that run there?"""
+        if self.drive is None or self.drive.state.workflow.executor is None:
+            return False
+        return bool(self.drive.state.in_flight)
 
     def has_ended(self) -> bool:
         """Is there nothing left to drive, in this epoch?"""

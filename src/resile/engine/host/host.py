@@ -30,6 +30,7 @@ from resile.engine.clock import clock_of
 from resile.engine.host.driven import DrivenRun
 from resile.engine.host.errands import Errands
 from resile.engine.host.opening import Opening, Redrive, open_run
+from resile.engine.host.releases import Releases
 from resile.engine.host.statistics import Statistics
 from resile.engine.host.workers import Workers
 from resile.engine.journal import Journal
@@ -37,7 +38,7 @@ from resile.engine.loop import Listener
 from resile.engine.paths import own_folder
 from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import CPUS_MAX, GPUS_MAX, MEMORY_BYTES_MAX, measure, visible_gpus
-from resile.engine.run_executor import Hosting
+from resile.engine.run_executor import Hosting, closing_of
 from resile.engine.secrets import FixedEnvironment
 from resile.engine.session import ServerAccess, Session
 from resile.errors import ResileError
@@ -62,6 +63,8 @@ DRIVEN_MAX, TAKEN_MAX = 512, 64
 AGAIN_SECONDS = 30.0
 # How long a stopping host waits for a second signal, which kills the running steps: people press Ctrl-C twice.
 SECOND_STOP_SECONDS = 2.0
+# How long it waits for Parsl and the batch system, which end the blocks of runs that have some.
+CLOSE_SECONDS_MAX = 4.0
 
 Log = Callable[[str], None]
 T = TypeVar("T")
@@ -114,9 +117,7 @@ class Host:
         self._by_share: dict[Writer, DrivenRun] = {}
         self._deadlines: list[tuple[float, int, DrivenRun]] = []
         self._numbers = count()
-        # Leases to release: of runs that have ended, and of those that wait, with the time when they are due.
-        self._ended: list[Lease] = []
-        self._waiting: list[tuple[Lease, float | None]] = []
+        self._releases = Releases(self._tables, self._wake, log)
         self._due: set[int] = set()
         self._woken: deque[int] = deque()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -188,7 +189,7 @@ class Host:
             self._look(now)
         self._turn_all(now)
         self.hub.assign()
-        self._release_all()
+        self._releases.flush()
         self._sleep()
 
     def _sleep(self) -> None:
@@ -210,9 +211,10 @@ class Host:
 
     def _renew(self, now: float) -> None:
         """Renew all leases, and drop the runs whose leases are lost."""
-        leases = [driven.lease for driven in self._driven.values()]
+        leases = [*(driven.lease for driven in self._driven.values()), *self._releases.leases_to_renew()]
         for lost in self._tables.renew_leases(leases, now, LEASE_SECONDS) if leases else ():
-            self._lose(self._driven[lost.run])
+            if lost.run in self._driven:
+                self._lose(self._driven[lost.run])
         self._renew_at = now + RENEW_SECONDS
         self._held_until = now + LEASE_SECONDS
         self._forget_records()
@@ -264,7 +266,7 @@ class Host:
         except ResileError as error:
             self._log(f"run {lease.run} can't be driven: {error.message}")
             self._drop(lease.run)
-            self._waiting.append((lease, time.time() + AGAIN_SECONDS))
+            self._releases.hand_back(lease, time.time() + AGAIN_SECONDS)
 
     def _open(self, lease: Lease, submission: Submission, requests: list[Request]) -> None:
         """Fold a run, answer the requests to it, and open its engine."""
@@ -307,7 +309,7 @@ class Host:
             journal.submit_answers()
             share.flush()
             share.close()
-        self._ended.append(lease)
+        self._releases.end(lease)
 
     def _poll_executor(self, driven: DrivenRun) -> None:
         """Poll the descriptors of a run beside the shared launcher: its functions, and launchers of earlier hosts."""
@@ -371,7 +373,7 @@ class Host:
         elif driven.has_ended():
             driven.drop_letters()
             self.statistics.ended += 1
-            self._ended.append(driven.lease)
+            self._releases.end(driven.lease)
         else:
             self._release(driven, None if engine.outcome == "parked" else time.time())
 
@@ -385,14 +387,8 @@ class Host:
         self._release(driven, due_at)
 
     def _release(self, driven: DrivenRun, due_at: float | None) -> None:
-        """Release the lease of a closed run after this round; the store ignores a lease that is lost."""
-        self._waiting.append((driven.lease, due_at))
-
-    def _release_all(self) -> None:
-        """Release the leases of the runs that were closed."""
-        if self._ended or self._waiting:
-            ended, waiting, self._ended, self._waiting = self._ended, self._waiting, [], []
-            self._tables.release_all(ended, waiting)
+        """Release the lease of a closed run after this round."""
+        self._releases.hand_back(driven.lease, due_at)
 
     def _lose(self, driven: DrivenRun) -> None:
         """Drop a run that another engine has taken, and end its attempts here."""
@@ -414,6 +410,7 @@ class Host:
             del self._polled[descriptor]
             self._poll.unregister(descriptor)
         driven.drive.engine.close(finished)
+        self._releases.note_closing(driven.run, closing_of(driven.drive.state, driven.drive.executor))
         driven.drive.writer.close()
         self._drop(driven.run)
 
@@ -443,8 +440,12 @@ class Host:
     def _await_second_stop(self) -> None:
         """While steps run, wait SECOND_STOP_SECONDS for a second `stop`, which kills them; start nothing meanwhile."""
         until = boot_seconds() + SECOND_STOP_SECONDS
-        while self._stops < 2 and self.hub.running_count() and boot_seconds() < until:
+        while self._stops < 2 and self._has_steps() and boot_seconds() < until:
             self._go_round_while_stopping(until)
+
+    def _has_steps(self) -> bool:
+        """Do steps of driven runs run, in places of the hub or on blocks?"""
+        return bool(self.hub.running_count()) or any(driven.has_blocks_at_work() for driven in self._driven.values())
 
     def _kill_steps(self) -> None:
         """End all steps that run, and wait until that is recorded."""
@@ -464,7 +465,7 @@ class Host:
             self._renew(now)
         self._look_at = until
         self._turn_all(now)
-        self._release_all()
+        self._releases.flush()
         if self._driven:
             self._sleep()
 
@@ -479,7 +480,7 @@ class Host:
                 self._release(driven, time.time())
             except LeaseHeld:
                 self._lose(driven)
-        self._release_all()
+        self._releases.wait(CLOSE_SECONDS_MAX)
 
     def _close(self) -> None:
         """Close everything that the host opened."""

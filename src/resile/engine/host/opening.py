@@ -78,7 +78,9 @@ def capacity_of(row: RunRow, state: State, machine: Capacity) -> Capacity:
     replace = msgspec.structs.replace
     known, first = state.capacity, row.summary.get("first")
     if known is None and not first:
-        return replace(machine, parallel=state.workflow.max_parallel or machine.parallel)
+        blocks = state.workflow.executor
+        here = machine.parallel if blocks is None else blocks.slots
+        return replace(machine, parallel=state.workflow.max_parallel or here)
     if known is None:
         known = msgspec.convert(first, RunStarted).capacity
     elif known.early:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread
 
 from resile.executors.local import processes
 from resile.executors.parsl import slurm
@@ -28,7 +31,7 @@ def first_number(settings: ExecutorSettings, label: str) -> int:
 
 def end_blocks(settings: ExecutorSettings, label: str, nodes: Nodes, keep: set[str]) -> None:
     """End all blocks of a run but those of the nodes to `keep`, which still run something."""
-    kept = {node.identity for token, node in nodes.known.items() if token in keep and node.identity is not None}
+    kept = {node.identity for token, node in list(nodes.known.items()) if token in keep and node.identity is not None}
     # The blocks here end even if Slurm does not answer.
     try:
         if settings.provider == "slurm" and slurm.is_there():
@@ -41,7 +44,7 @@ def end_blocks(settings: ExecutorSettings, label: str, nodes: Nodes, keep: set[s
 
 def _end_processes(nodes: Nodes, kept: set[Identity]) -> None:
     """End the agents on this machine but those to keep, and what is left of their blocks."""
-    found = {node.identity for node in nodes.known.values() if node.identity is not None} - kept
+    found = {node.identity for node in list(nodes.known.values()) if node.identity is not None} - kept
     found = {identity for identity in found if identity.is_here() and identity.tag not in {one.tag for one in kept}}
     for identity in found:
         entry = identity.agent()
@@ -53,3 +56,20 @@ def _end_processes(nodes: Nodes, kept: set[Identity]) -> None:
     left = [entry for identity in found if (entry := identity.agent()) is not None]
     processes.kill_all(left, time.monotonic() + processes.KILL_SECONDS_MAX)
     processes.end_orphans({processes.attempt_tag(one.tag.encode(), files.BLOCK): None for one in found})
+
+
+def call_aside(function: Callable[[], None]) -> Future[None]:
+    """Call a function in a thread of its own, which does not keep the process alive."""
+    future: Future[None] = Future()
+
+    def call() -> None:
+        """Call it; what it raises is for those who ask for the result."""
+        try:
+            function()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    Thread(target=call, name="resile-aside", daemon=True).start()
+    return future

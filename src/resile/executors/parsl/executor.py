@@ -20,25 +20,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.executors.contract import Adopted, Ended, Launch, Lost, Records, Report, Started, Withdrawn
+from resile.executors.contract import Launch, Report, Withdrawn
 from resile.executors.fence import Fence
-from resile.executors.local import processes, wire
-from resile.executors.local.segments import SegmentReader
+from resile.executors.local import wire
 from resile.executors.parsl.archive import write_archive
-from resile.executors.parsl.cleanup import end_blocks, first_number
-from resile.executors.parsl.former import Former
+from resile.executors.parsl.attempts import AttemptsOnNodes
+from resile.executors.parsl.cleanup import call_aside, end_blocks, first_number
 from resile.executors.parsl.node import files
-from resile.executors.parsl.nodes import Happening, Key, Node, Nodes
+from resile.executors.parsl.nodes import Key
 from resile.executors.parsl.on_order.shapes import settings_of, with_scheduler
-from resile.executors.parsl.orders import BATCH_MAX, Durations, Item
+from resile.executors.parsl.orders import BATCH_MAX, Item
 from resile.executors.parsl.pools import Pool, Shape, now, shape_of
 from resile.executors.parsl.providers import provider_maker
 from resile.executors.parsl.tasks import encode_config, encode_task
-from resile.executors.parsl.verdicts import Verdicts, explain, missing, name_of, never_started, refusal_of, with_memory
+from resile.executors.parsl.verdicts import explain, never_started, refusal_of
 from resile.model.cluster import Cluster
 from resile.model.executor import POOLS_MAX, ExecutorSettings
-from resile.model.failure import LogRange
-from resile.model.folders import make_folder
 
 LOOK_SECONDS = 0.2
 TEND_SECONDS = 1.0
@@ -47,7 +44,7 @@ NODES_SECONDS = 2.0
 TASKS_AHEAD = 2
 
 
-class ParslExecutor(SegmentReader):
+class ParslExecutor(AttemptsOnNodes):
     """Attempts on blocks of nodes; see the Executor contract for the methods."""
 
     def __init__(
@@ -65,44 +62,27 @@ class ParslExecutor(SegmentReader):
         secrets: Sequence[bytes] = (),
         clock_offset: float = 0.0,
         sample_seconds: float = 0.0,
+        is_hosted: bool = False,
     ) -> None:
-        """Open the run with this output folder, which all nodes see; they take samples so often, or none."""
-        super().__init__(os.path.abspath(folder))
-        self._folder = os.path.abspath(folder)
+        """Open the run with this output folder, which all nodes see; they take samples so often, or none.
+
+        A host drives other runs, too: where it opens this one, `close` does not wait, and `closing` is its end.
+        """
+        super().__init__(os.path.abspath(folder), fence, clock_offset)
         self._settings, self._described = settings, cluster
-        self._parallel, self._clock_offset = parallel, clock_offset
-        self._label, self._fence = label, fence
-        self._cluster = os.path.join(self._folder, files.CLUSTER)
-        make_folder(os.path.join(self._folder, wire.FOLDER))
-        make_folder(self._cluster)
-        self._orders = os.path.join(self._cluster, files.ORDERS)
-        # The folder is never without records: they begin with the first engine.
-        self.records: Records = "here"
+        self._parallel, self._label, self._is_hosted = parallel, label, is_hosted
+        self.closing: Future[None] | None = None
         write_archive(os.path.join(self._cluster, files.ARCHIVE))
         self._config = encode_config(
             label, fence, clock_offset, directory, settings.directory, secrets, base_env, sample_seconds
         )
-        self._lock = threading.RLock()
-        self._items: dict[Key, Item] = {}
         self._waiting: dict[Shape, list[Key]] = {}
         self._pools: dict[Shape, Pool] = {}
         self._make_provider = provider_maker(settings, run, label, self._numbers())
-        self._durations = Durations()
-        self._nodes = Nodes(self._folder)
-        self._former = Former()
-        self._verdicts = Verdicts(self._cluster)
-        self._ready: list[Report] = []
-        self._submissions, self._is_draining = 0, False
+        self._submissions = 0
         self._problem: BaseException | None = None
-        self._is_closed = threading.Event()
-        self._has_work = threading.Event()
-        self._wakeup_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # What nodes of earlier engines have written so far; `find` asks for it.
-        self._nodes.find_all()
-        for happening in self._nodes.read():
-            self._former.remember(happening)
-        end_blocks(settings, label, self._nodes, keep=self._former.busy_nodes())
-        self._thread = threading.Thread(target=self._guard, name="resile-blocks", daemon=True)
+        busy = self._former.busy_nodes()
+        self._thread = threading.Thread(target=self._guard, args=(busy,), name="resile-blocks", daemon=True)
         self._thread.start()
 
     # --- the contract
@@ -138,26 +118,6 @@ class ParslExecutor(SegmentReader):
             elif item.node is not None and item.node.is_lonely():
                 item.node.end_leftovers({key: item.leader})
 
-    def find(self, attempts: Mapping[Key, bool]) -> None:
-        with self._lock:
-            self._collect()
-            for key, in_doubt in attempts.items():
-                taken, last = self._former.forget(key)
-                item = self._items[key] = Item(sought=True, in_doubt=in_doubt)
-                if taken is not None:
-                    item.node, item.submission = taken.node, taken.taken
-                if last is not None:
-                    item.node, item.begun = last.node, True
-                    self._answer(key, item, last)
-                elif taken is None:
-                    self._end(key, missing(key, self._now(), in_doubt))
-            self._settle_gone()
-
-    def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:
-        parts = log.segment.split("/")
-        node = self._nodes.known.get(parts[1]) if len(parts) == 3 else None
-        return len(parts) == 3 and (node is None or (job, attempt) not in node.ends)
-
     def drain(self) -> None:
         with self._lock:
             self._is_draining = True
@@ -188,8 +148,15 @@ class ParslExecutor(SegmentReader):
     def close(self, *, finished: bool = False) -> None:
         self._is_closed.set()
         self._has_work.set()
+        if self._is_hosted:
+            self.closing = call_aside(lambda: self._close(finished))
+        else:
+            self._close(finished)
+
+    def _close(self, finished: bool) -> None:
+        """End the thread and the pools; with nothing left to do the blocks, unless they are another engine's by now."""
         self._thread.join()
-        is_over = finished or not self._items
+        is_over = (finished or not self._items) and not self._fence.is_closed()
         # The last one first; each is called even if one before it raises.
         with ExitStack() as left:
             left.callback(self._fence.close)
@@ -207,8 +174,8 @@ class ParslExecutor(SegmentReader):
     # --- on the way to a node
 
     def _numbers(self) -> Iterator[int]:
-        """The numbers of the next blocks."""
-        return itertools.count(first_number(self._settings, self._label))
+        """The numbers of the next blocks; the first one is known when it is needed, because Slurm has to say it."""
+        yield from itertools.count(first_number(self._settings, self._label))
 
     def _shape_of(self, launch: Launch) -> Shape:
         """The shape of an attempt; a scheduler that its step wants is part of it."""
@@ -300,120 +267,12 @@ class ParslExecutor(SegmentReader):
             self._collect()
         return key in self._items and item.node is None
 
-    # --- what nodes have written
-
-    def _collect(self) -> None:
-        """Read everything new of all nodes, and then submit again what they dropped."""
-        dropped = []
-        for happening in self._nodes.read():
-            item = self._items.get(happening.key)
-            if item is None or (item.node not in (None, happening.node) and not happening.taken):
-                self._former.remember(happening)
-            elif happening.taken:
-                if happening.taken == item.submission:
-                    item.node = happening.node
-            elif happening.dropped:
-                if happening.dropped == item.submission and item.node is happening.node:
-                    item.node = None
-                    dropped.append((happening.key, happening.dropped))
-            elif item.node is happening.node:
-                self._answer(happening.key, item, happening)
-        # To submit again is to read again: only now, when all that was read has been looked at.
-        for key, submission in dropped:
-            item = self._items.get(key)
-            if item is not None and item.node is None and item.submission == submission:
-                self._settle_unbegun(key, item)
-
-    def _settle_unbegun(self, key: Key, item: Item) -> None:
-        """A node has not begun an attempt, and never will: it was given up, the node is gone, or not the engine's."""
-        if item.sought:
-            self._end(key, missing(key, self._now(), item.in_doubt))
-        elif item.is_killed or self._is_draining:
-            self._end(key, Withdrawn(*key, self._now()))
-        else:
-            self._try_again([key], item.submission)
-
-    def _answer(self, key: Key, item: Item, happening: Happening) -> None:
-        """Report what a line says."""
-        if not item.begun and item.pool is not None and (identity := happening.node.identity) is not None:
-            item.pool.note_work(identity.block)
-        item.begun = True
-        report: Report | None = happening.report
-        if isinstance(report, Started):
-            item.leader, item.started_at, item.log = (report.pid, happening.born), report.at, report.log
-            if item.sought:
-                item.sought = False
-                self._report(Adopted(*key, report.at, report.pid, report.log))
-            else:
-                self._report(report)
-            return
-        if report is None:
-            return
-        if isinstance(report, Ended):
-            if item.launch is not None:
-                self._durations.note(item.launch, report)
-                report = with_memory(report, item.launch.memory_bytes)
-            if report.reason == "killed" and not item.is_killed:
-                report = self._verdicts.of_ended(report, happening.node)
-        elif isinstance(report, Lost):
-            report = replace(report, why=f"the launcher on {name_of(happening.node)} died while it ran")
-        elif isinstance(report, Withdrawn) and item.sought and item.in_doubt:
-            report = missing(key, self._now(), True)
-        self._end(key, report)
-
-    def _end(self, key: Key, report: Report) -> None:
-        self._items.pop(key, None)
-        self._report(report)
-
-    def _report(self, report: Report) -> None:
-        self._ready.append(report)
-        self._wake()
-
-    def _wake(self) -> None:
-        if not self._is_closed.is_set():
-            os.eventfd_write(self._wakeup_fd, 1)
-
-    def _now(self) -> float:
-        return processes.boot_seconds() + self._clock_offset
-
-    # --- nodes that are gone
-
-    def _settle_gone(self) -> None:
-        """Settle the attempts of nodes that are gone: lost if they had begun, else submitted again."""
-        held: dict[str, list[Key]] = {}
-        for key, item in self._items.items():
-            if item.node is not None:
-                held.setdefault(item.node.token, []).append(key)
-        self._verdicts.begin_round()
-        for token, keys in held.items():
-            node = self._nodes.known[token]
-            if not self._verdicts.is_over(node):
-                continue
-            # It may have written more in its last moments.
-            self._collect()
-            left = {key: one for key in keys if (one := self._items.get(key)) is not None and one.node is node}
-            if not node.is_dead():
-                # Should it come back, it ends them.
-                taken = {key: item.submission.encode() for key, item in left.items() if item.submission}
-                files.append(self._orders, [b"%s %d %d %s" % (files.END, *key, name) for key, name in taken.items()])
-            for key, item in left.items():
-                self._settle(key, item, node)
-            # No other attempt of these jobs starts before: the engine has not seen the reports.
-            node.end_leftovers({key: item.leader for key, item in left.items()})
-
-    def _settle(self, key: Key, item: Item, node: Node) -> None:
-        """Report what becomes of an attempt that a node had which is gone."""
-        if not item.begun:
-            item.node = None
-            self._settle_unbegun(key, item)
-        else:
-            self._end(key, self._verdicts.of(key, node, item.started_at, self._now(), item.log))
-
     # --- the thread that tends pools
 
-    def _guard(self) -> None:
-        """Tend the pools; an error stops the engine."""
+    def _guard(self, busy: set[str]) -> None:
+        """End the blocks of earlier engines but those of busy nodes, then tend the pools; an error stops the engine."""
         try:
+            end_blocks(self._settings, self._label, self._nodes, keep=busy)
             self._tend()
         except BaseException as problem:
             self._problem = problem
@@ -421,7 +280,7 @@ class ParslExecutor(SegmentReader):
 
     def _tend(self) -> None:
         """Start pools, follow the work with blocks, and look at nodes and files, until the executor is closed."""
-        tend_at = nodes_at = 0.0
+        tend_at = 0.0
         while not self._is_closed.is_set():
             with self._lock:
                 shapes = [shape for shape in self._needed_shapes() if shape not in self._pools]
@@ -431,10 +290,11 @@ class ParslExecutor(SegmentReader):
             if now() >= tend_at:
                 tend_at = now() + TEND_SECONDS
                 self._tend_pools()
+            if now() >= self._nodes_at:
+                self._nodes_at = now() + NODES_SECONDS
+                self._settle_gone()
+            self._judge()
             with self._lock:
-                if now() >= nodes_at:
-                    nodes_at = now() + NODES_SECONDS
-                    self._settle_gone()
                 if self._nodes.has_grown():
                     self._wake()
             if self._items:

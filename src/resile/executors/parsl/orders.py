@@ -21,7 +21,8 @@ class Item(Struct):
     """One attempt that has not ended.
 
     Without a submission it waits here. `node` has taken it; then it has `begun`, and its leader runs. An attempt that
-    `find` asked for, and of which there is no answer yet, is `sought`; `in_doubt` is what the engine said of it.
+    `find` asked for, and of which there is no answer yet, is `sought`; `in_doubt` is what the engine said of it. One
+    that its node has `ended` waits for the verdict on it.
     """
 
     launch: Launch | None = None
@@ -35,6 +36,7 @@ class Item(Struct):
     sought: bool = False
     in_doubt: bool = False
     is_killed: bool = False
+    ended: Ended | None = None
 
 
 class Durations:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from errno import EINVAL, ETIMEDOUT
 
 from msgspec.structs import replace
@@ -40,8 +41,8 @@ class Verdicts:
             job, allocation = line.split()
             self._preemptions.setdefault(int(job), set()).add(allocation.decode())
         self._looked: dict[str, slurm.Allocation | None] = {}
-        # What Slurm said of allocations, and when.
-        self._said: dict[str, tuple[float, slurm.Allocation | None]] = {}
+        # What Slurm said of allocations, or that it did not, and when.
+        self._said: dict[str, tuple[float, slurm.Allocation | ResileError | None]] = {}
 
     def begin_round(self) -> None:
         """A new look at all nodes: Slurm is asked about each allocation at most once in it."""
@@ -67,6 +68,12 @@ class Verdicts:
             # Asked again at the next look.
             return False
         return found.is_over
+
+    def ask(self, node: Node) -> None:
+        """Ask Slurm how the allocation of a node ended: `of` knows it then, and need not wait."""
+        if node.identity is not None and node.identity.allocation:
+            with suppress(ResileError):
+                self._end_of(node.identity.allocation)
 
     def of_ended(self, ended: Ended, node: Node) -> Report:
         """The end of an attempt that its node ended; one that ended well before the allocation did costs nothing."""
@@ -112,10 +119,17 @@ class Verdicts:
     def _end_of(self, allocation: str) -> slurm.Allocation | None:
         """How an allocation ended; Slurm is asked once for all attempts that end with it."""
         at, found = self._said.get(allocation, (0.0, None))
-        is_known = allocation in self._said and (found is None or found.is_over)
+        is_known = allocation in self._said and (
+            found is None or (isinstance(found, slurm.Allocation) and found.is_over)
+        )
         if not is_known and (not at or time.monotonic() - at > ASK_AGAIN_SECONDS):
-            found = slurm.wait_for_end(allocation)
+            try:
+                found = slurm.wait_for_end(allocation)
+            except ResileError as error:
+                found = error
             self._said[allocation] = time.monotonic(), found
+        if isinstance(found, ResileError):
+            raise found
         return found
 
 

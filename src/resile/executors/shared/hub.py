@@ -156,7 +156,10 @@ class Hub:
 
     def descriptors_of(self, run: int, executor: Executor) -> list[int]:
         """What else than the launcher of this hub reports for a run: functions, or launchers that others left."""
-        view = self._by_run[run]
+        view = self._by_run.get(run)
+        if view is None:
+            # Its attempts run on blocks of its own.
+            return [executor.fileno()]
         found = [] if view.former is None else [view.former.fileno()]
         return found if id(view) == id(executor) else [*found, executor.fileno()]
 

@@ -111,6 +111,7 @@ def start(request: Request) -> Reply:
         labels=body.labels,
         directory=body.directory,
         output=request.server.output,
+        runs_here=request.server.host.slots > 0,
     )
     # A call that is repeated finds the run that it made by its name.
     options = SubmitOptions(by=request.identity.name, priority=body.priority, key=body.key or request.call)

@@ -111,7 +111,13 @@ class ServerActs(Acts):
 
     def run_text(self, text: str, dialect: str, inputs: dict[str, Any]) -> int:
         """Store the run, and hand it to the host."""
-        call = TextCall(text=text, output=self._server.output, compile_options=CompileOptions(dialect), inputs=inputs)
+        call = TextCall(
+            text=text,
+            output=self._server.output,
+            compile_options=CompileOptions(dialect),
+            inputs=inputs,
+            runs_here=self._server.host.slots > 0,
+        )
         run = submit_text(self._store, call, SubmitOptions(by=self._by)).run
         self._server.host.ring()
         return run

@@ -134,8 +134,7 @@ class OrderedExecutor(ParslExecutor):
                 if events or pool.slots > before:
                     self._dispatch()
                 self._leave(pool)
-        with self._lock:
-            self._refuse_stranded()
+        self._refuse_stranded()
 
     def _report_blocks(self, events: list[BlockEvent]) -> None:
         """Report to the engine what happened to blocks, and forget the orders of those that are over."""
@@ -160,15 +159,20 @@ class OrderedExecutor(ParslExecutor):
 
     def _refuse_stranded(self) -> None:
         """Fail the attempts that no worker has come for within the limit."""
-        limit = self._settings.queue_limit_seconds
-        for shape, keys in self._waiting.items():
-            takers = self._takers(shape)
-            if not keys or any(pool.slots for pool in takers):
-                self._stranded.pop(shape, None)
-            elif now() - self._stranded.setdefault(shape, now()) >= limit:
-                del self._stranded[shape]
-                why = f"no worker came up within {limit:g} s: {self._why_none(shape, takers)}"
-                for key in list(keys):
+        limit, stranded = self._settings.queue_limit_seconds, []
+        with self._lock:
+            for shape, keys in self._waiting.items():
+                takers = self._takers(shape)
+                if not keys or any(pool.slots for pool in takers):
+                    self._stranded.pop(shape, None)
+                elif now() - self._stranded.setdefault(shape, now()) >= limit:
+                    del self._stranded[shape]
+                    stranded.append((shape, takers))
+        for shape, takers in stranded:
+            # Slurm is asked without the lock.
+            why = f"no worker came up within {limit:g} s: {self._why_none(shape, takers)}"
+            with self._lock:
+                for key in list(self._waiting[shape]):
                     if self._give_up(key, self._items[key]):
                         self._end(key, never_started(key, self._now(), why))
 

@@ -57,21 +57,31 @@ BlockEvent = Submitted | BlockBegun | BlockOver
 
 
 class EarlierAllocations:
-    """The newest allocation of each block that earlier engines submitted, by the number of the block."""
+    """The newest allocation of each block that earlier engines submitted, by the number of the block.
+
+    The first `look` asks Slurm for them, before this engine submits any.
+    """
 
     def __init__(self, run: int, label: str) -> None:
-        self._found: dict[int, slurm.Allocation] = {}
+        self._run, self._label = run, label
+        self._found: dict[int, slurm.Allocation] | None = None
         self._again_at = 0.0
-        if not slurm.is_there():
-            return
-        prefix = f"resile-{run}-"
-        for one in sorted(slurm.allocations_of(label), key=lambda one: int(one.id)):
+
+    def _find(self) -> dict[int, slurm.Allocation]:
+        """What Slurm has."""
+        prefix, found = f"resile-{self._run}-", {}
+        allocations = slurm.allocations_of(self._label) if slurm.is_there() else []
+        for one in sorted(allocations, key=lambda one: int(one.id)):
             number = one.name.removeprefix(prefix)
             if number.isdigit():
-                self._found[int(number)] = one
+                found[int(number)] = one
+        return found
 
     def look(self, now: float) -> None:
         """Ask Slurm for the states of the allocations that had not ended, at most every FORMER_SECONDS."""
+        if self._found is None:
+            self._found = self._find()
+            self._again_at = now + FORMER_SECONDS
         left = [one.id for one in self._found.values() if not one.is_over]
         if left and now >= self._again_at:
             self._again_at = now + FORMER_SECONDS
@@ -86,11 +96,11 @@ class EarlierAllocations:
 
     def goes_on(self, number: int) -> bool:
         """Has the allocation of a block not ended?"""
-        return number in self._found and not self._found[number].is_over
+        return self._found is not None and number in self._found and not self._found[number].is_over
 
     def take_end(self, number: int) -> str:
         """Why a block must not be submitted again: its walltime was up; empty if it must be. Forgets its allocation."""
-        found = self._found.pop(number, None)
+        found = self._found.pop(number, None) if self._found is not None else None
         return str(found) if found is not None and found.state == "TIMEOUT" else ""
 
 
