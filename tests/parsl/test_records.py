@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from resile.commands.cluster.allocations import work_in
 from resile.executors.contract import Adopted, Ended, Started, Withdrawn
 from resile.executors.parsl.former import Former
 from resile.executors.parsl.node.files import Tail
@@ -70,6 +71,20 @@ def test_the_newest_submission_counts(tmp_path: Path, order: tuple[str, ...]) ->
     assert (taken.taken, taken.node.token, last.node.token) == ("5.10", "bb", "bb")
     assert isinstance(last.report, Started)
     assert former.get((1, 1)) == (None, None)
+
+
+def test_an_allocation_counts_what_ended_in_it(tmp_path: Path) -> None:
+    """`slurm status` counts each attempt that ended there once, and knows whether another one runs."""
+    hand, other = HandNode(tmp_path, "aa", allocation="7"), HandNode(tmp_path, "bb", allocation="8")
+    for job in (1, 2):
+        hand.take(b"T %d 1 5.%d" % (job, job))
+        hand.begin(job)
+    hand.end(1)
+    other.take(b"T 3 1 5.3")
+    other.begin(3)
+    other.end(3)
+    assert work_in("7", str(tmp_path)) == (1, True)
+    assert work_in("8", str(tmp_path)) == (1, False)
 
 
 def test_a_resume_finds_what_the_newest_node_runs(tmp_path: Path) -> None:

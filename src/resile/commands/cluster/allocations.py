@@ -11,11 +11,13 @@ from resile.commands.documents.answers import AllocationEntry, AllocationList
 from resile.engine.paths import epoch_folder, label
 from resile.engine.replay import row_of
 from resile.errors import ResileError
+from resile.executors.contract import Ended, Lost, Withdrawn
 from resile.executors.parsl import slurm
 from resile.executors.parsl.nodes import Nodes
 from resile.store.contract import RunRow, Store
 from resile.store.lease import boot_seconds
 
+_OVER = (Ended, Withdrawn, Lost)
 _COMMENT = re.compile(r"(?:\w+_)?wf(\d+)_r(\d+)")
 
 
@@ -34,7 +36,7 @@ def allocation_list(store: Store, run: int | None) -> AllocationList:
         row = rows[number]
         if row is None or one.comment != label(store.identity(number), number, epoch):
             continue
-        done, is_busy = _work_of(row, epoch, one.id)
+        done, is_busy = work_in(one.id, epoch_folder(row.output, row.id, epoch))
         if not is_busy and store.lease(number, boot_seconds()) is None:
             slurm.cancel([one.id])
             continue
@@ -51,9 +53,9 @@ def cancel_allocations(store: Store, run: int) -> AllocationList:
     return before
 
 
-def _work_of(row: RunRow, epoch: int, allocation: str) -> tuple[int, bool]:
-    """How many attempts have ended in an allocation, and whether one runs there."""
-    nodes = Nodes(epoch_folder(row.output, row.id, epoch))
+def work_in(allocation: str, folder: str) -> tuple[int, bool]:
+    """How many attempts of an epoch, which has this folder, have ended in an allocation, and whether one runs there."""
+    nodes = Nodes(folder)
     open_ones: set[tuple[int, int]] = set()
     done = 0
     for happening in nodes.read():
@@ -62,9 +64,9 @@ def _work_of(row: RunRow, epoch: int, allocation: str) -> tuple[int, bool]:
             continue
         if happening.taken:
             open_ones.add(happening.key)
-        elif happening.dropped or (happening.report is not None and happening.key in happening.node.ends):
+        elif happening.dropped or isinstance(happening.report, _OVER):
             open_ones.discard(happening.key)
-            done += happening.report is not None
+            done += isinstance(happening.report, Ended)
     return done, bool(open_ones)
 
 
