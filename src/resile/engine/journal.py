@@ -21,7 +21,7 @@ from resile.store.contract import AttemptRow, Batch, Entry, JobRow, RunRow, Snap
 
 SNAPSHOT_ENTRIES_MIN = 20_000
 GATHER_SECONDS = 0.020
-# Among many runs the ends of one run's attempts come further apart: collect for longer what nobody waits for.
+# Among many runs the ends of one run's attempts come further apart: a batch that no order waits for may wait longer.
 GATHER_UNAWAITED_SECONDS = 0.100
 _KEPT = (KeepLetter, DropLetter, KeepScope)
 

@@ -56,6 +56,8 @@ class NodeLauncher:
         self.open: dict[Key, tuple[bool, tuple[int, float] | None]] = {}
         self.is_alive = True
         self._inbox = b""
+        # How many lines it has sent.
+        self._received = 0
         started = prestart.prestart()
         self.pid = started.pid
         self.spool = os.path.join(self.folder, self.token + SUFFIX)
@@ -132,8 +134,13 @@ class NodeLauncher:
         text = self._inbox + data
         end = text.rfind(b"\n") + 1
         self._inbox = text[end:]
+        return self._note(text[:end].splitlines())
+
+    def _note(self, lines: list[bytes]) -> list[Key]:
+        """Note what its next lines say; return the attempts that have ended."""
+        self._received += len(lines)
         ended = []
-        for line in text[:end].splitlines():
+        for line in lines:
             words = line.split()
             key = wire.decode_attempt(words)
             if words[0] == wire.BEGINS:
@@ -150,6 +157,8 @@ class NodeLauncher:
         self.is_alive = False
         self.connection.close()
         prestart.reap()
+        # It writes a line before it sends it, so there may be lines behind those that came.
+        ended = self._note(files.Tail(self.spool).read()[1 + self._received :])
         left = {self._tag(key): leader for key, (begun, leader) in self.open.items() if begun}
         processes.end_orphans(left)
         now = processes.boot_seconds() + self.config.clock_offset()
@@ -158,7 +167,7 @@ class NodeLauncher:
             for key, (begun, _) in self.open.items()
         ]
         files.append(self.spool, lines)
-        ended = list(self.open)
+        ended += self.open
         self.open.clear()
         return ended
 
