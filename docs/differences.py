@@ -140,6 +140,8 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "notice"),
         ("`human-input`", "asks on the terminal", "parks the step; `resile answer RUN STEP TEXT` answers; "
          "the answer is text, also as `.text`"),
+        ("issues of severity `critical` in an output", "exit code 1, at the end", "no failure, with a notice for a "
+         "`schema` of reviews: `fail_if: criticalIssues > 0` makes them one"),
         ("exit code", "0 after failures", "1; `continue_on_failure` and `criticality: info` tolerate"),
     ),
     "torc": (

@@ -259,6 +259,24 @@ steps:
     assert [said for said in compiled(f"version: '1'\n{text}")[1] if said.startswith("warning: `forEach` is true or")]
 
 
+@pytest.mark.parametrize(
+    ("keys", "is_noticed"),
+    [
+        ("schema: code-review", True),
+        ("schema: security, failure_conditions: {many: {condition: 'totalIssues > 9', severity: info}}", True),
+        ("schema: code-review, fail_if: criticalIssues > 0", False),
+        ("schema: code-review, failure_conditions: {many: {condition: totalIssues > 9}}", False),
+        ("schema: code-review, guarantee: criticalIssues == 0", False),
+        ("schema: overview", False),
+    ],
+)
+def test_critical_issues_that_nothing_judges_are_noticed(keys: str, is_noticed: bool) -> None:
+    """Visor ends with exit code 1 after a critical issue; here a condition has to say so, and `check` tells how."""
+    said = compiled(f"version: '1'\nsteps: {{a: {{type: ai, prompt: look, {keys}}}}}\n")[1]
+    notice = "notice: an issue of severity `critical` does not fail the run, as it does in Visor"
+    assert [line for line in said if line.startswith("notice: an issue")] == [notice] * is_noticed
+
+
 def test_a_schema_that_is_a_template_is_put_into_the_prompt_and_not_checked() -> None:
     """The agent is asked for it, with a warning; other steps refuse it."""
     schema = """schema: '{"type": "object", "n": {{ inputs.n }}}'"""

@@ -55,6 +55,8 @@ NAMED: dict[str, Any] = {
     },
 }
 """Visor's named schemas, as far as code in its files relies on them."""
+OF_ISSUES = tuple(name for name, rules in NAMED.items() if rules is _ISSUES)
+"""The schemas of reviews, which find issues."""
 READ: dict[str, Any] = {
     "type": object, "properties": dict, "required": list | bool, "items": dict | bool, "enum": list, "const": object,
     "additionalProperties": dict | bool, "minimum": int | float, "maximum": int | float, "minLength": int,

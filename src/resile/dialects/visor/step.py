@@ -20,7 +20,7 @@ from resile.dialects.visor.actions import action_of, time_of, transform_of
 from resile.dialects.visor.conditions import checks_of, conditions_of
 from resile.dialects.visor.keys import STEP_INPUT, STEPS, TYPES, TYPES_REFUSED
 from resile.dialects.visor.routes import Routes, rules_of, success_of
-from resile.dialects.visor.schemas import read_schema
+from resile.dialects.visor.schemas import OF_ISSUES, Schema, read_schema
 from resile.dialects.visor.values import Call, VisorReading
 from resile.dialects.visor.workflows import child_of
 from resile.errors import shorten
@@ -69,8 +69,7 @@ def read_step(reading: VisorReading, name: str, key: Node, node: Mapping) -> Dra
         action = action_of(reading, kind, node, fields, schema)
         action = action if len(reading.report.errors) == errors else _NOTHING
     transform = transform_of(kind, fields, schema)
-    named = {**reading.conditions, **fields.get("failure_conditions", {})}
-    checks = checks_of(fields, named.values(), reading.fields.get("fail_if", ""))
+    checks = _checks(reading, node, fields, schema)
     if kind == "noop" and (checks or transform is not None):
         action, transform = _NOTHING, transform or {}
     _check_keys(reading, kind, name, node, fields)
@@ -114,6 +113,16 @@ def read_step(reading: VisorReading, name: str, key: Node, node: Mapping) -> Dra
         [*failure.jumps, *follow.jumps],
         [*finish.jumps],
     )
+
+
+def _checks(reading: VisorReading, node: Mapping, fields: dict[str, Any], schema: Schema) -> list[dict[str, Any]]:
+    """The checks of a step's output; a notice where it reviews and none of them can fail it."""
+    named = {**reading.conditions, **fields.get("failure_conditions", {})}
+    checks = checks_of(fields, named.values(), reading.fields.get("fail_if", ""))
+    if schema.name in OF_ISSUES and all(check.get("effect") == "remark" for check in checks):
+        message = "an issue of severity `critical` does not fail the run, as it does in Visor"
+        reading.report.notice("issues", message, node.entries["schema"][0], hint="`fail_if: criticalIssues > 0` does")
+    return checks
 
 
 def _add_event(fields: dict[str, Any]) -> None:
