@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 from resile.engine.actions.programs import launch_program
@@ -33,8 +34,14 @@ def prepare(attempt: Attempt) -> Launch | Outcome:
     try:
         os.makedirs(folder, exist_ok=True)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, action.mode), "wb") as file:
-            attempt.write_text(action.content, file)
-            put_in_place(file, part, path)
+            try:
+                attempt.write_text(action.content, file)
+                put_in_place(file, part, path)
+            except Exception:
+                # On a full disk it would keep the disk full.
+                with suppress(OSError):
+                    os.unlink(part)
+                raise
     except OSError as error:
         message = f"can't write {path}: {error.strerror}"
         return Outcome(1, Failure(Kind.EXIT, message, 1, signature=f"write_file: {error.strerror}"))
