@@ -101,14 +101,16 @@ def test_the_folder_is_that_of_the_step(program: Program) -> None:
     assert files(program.folder.parent) == ["work/deep/f"]
 
 
-@pytest.mark.parametrize(("path", "content"), [("taken", "text"), ("f", "text ${steps.lost.output}")])
+@pytest.mark.parametrize(
+    ("path", "content"), [("taken", '"text"'), ("taken", '"[]", format: json'), ("f", '"text ${steps.lost.output}"')]
+)
 def test_a_file_that_fails_leaves_nothing(program: Program, path: str, content: str) -> None:
     """A `write_file` that fails leaves no part of its content behind."""
     (program.folder / "taken").mkdir()
     lost = '  lost: {shell: "echo x; rm -r $RESILE_OUTPUT_DIR/runs/*/launcher"}\n'
     text = (
         FLOW.replace("PATH", path)
-        .replace("content: text", f'content: "{content}"')
+        .replace("content: text", f"content: {content}")
         .replace("  write:\n", f"{lost}  write:\n    needs: [lost]\n")
     )
     program.write(text)

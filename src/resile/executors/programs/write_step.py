@@ -70,10 +70,15 @@ def write(path: str, data: bytes, mode: int) -> None:
     os.makedirs(folder, exist_ok=True)
     part = os.path.join(folder, f".{name}.part")
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(part, path)
+        except OSError:
+            # On a full disk it would keep the disk full.
+            os.unlink(part)
+            raise
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
