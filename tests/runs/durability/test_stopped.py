@@ -30,6 +30,17 @@ from resile.cli.main import main
 sys.argv[0] = "resile"
 sys.exit(main())
 """
+# The same, stopped when the run has a lease and no engine yet.
+STOPPED_BEFORE = SHORT.replace(
+    "from resile.cli.main",
+    """import os, signal
+opening = session.Session.open
+def open_stopped(*given, **keys):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return opening(*given, **keys)
+session.Session.open = open_stopped
+from resile.cli.main""",
+)
 GATED = """resile: 1
 name: t
 max_parallel: 2
@@ -68,10 +79,10 @@ SHELL = "resile: 1\nname: t\nmax_parallel: 2\nsteps:\n" + "".join(
 class ShortLeases(Runs):
     """Runs whose engines have short leases."""
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, program: str = SHORT) -> subprocess.Popen[bytes]:
         """A command that goes on by itself."""
         return subprocess.Popen(
-            [sys.executable, "-c", SHORT, *words],
+            [sys.executable, "-c", program, *words],
             cwd=self.folder,
             env=self.env,
             stdin=subprocess.DEVNULL,
@@ -155,6 +166,19 @@ def test_a_stopped_engine_comes_back_and_changes_nothing(tmp_path: Path) -> None
     assert runs.counted() == {"a": 1, "b": 1, "c": 1}
     assert set(runs.attempts().values()) == {1}
     assert not list(tmp_path.rglob("*.fence"))
+
+
+def test_an_engine_that_was_stopped_before_it_began_is_interrupted(tmp_path: Path) -> None:
+    """Another one has driven the run to its end meanwhile: that is no error of the call, which would be exit 2."""
+    (tmp_path / "flow.yaml").write_text(GATED.replace("; read line < gate; echo $line", ""))
+    runs = ShortLeases(tmp_path)
+    first = runs.start("run", "flow.yaml", program=STOPPED_BEFORE)
+    os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+    assert ended(runs.take_over())[0] == 0
+    os.kill(first.pid, signal.SIGCONT)
+    code, errors = ended(first)
+    assert (code, "this engine no longer drives run 1" in errors) == (130, True), errors
+    assert runs.counted() == {"a": 1, "b": 1, "c": 1}
 
 
 @pytest.mark.slow

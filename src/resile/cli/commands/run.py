@@ -15,7 +15,7 @@ from resile.commands.start.call import Choice, Given, ResourceLimits, RunCall
 from resile.engine.env_files import CREDENTIALS
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES
-from resile.store.errors import StoreDamaged, StoreGone
+from resile.store.errors import LeaseHeld, StoreDamaged, StoreGone
 
 if TYPE_CHECKING:
     from resile.commands.documents.answers import CancelResult, ResetResult
@@ -177,11 +177,15 @@ def drive(
             with output.stdout_reserved_for_json(call.json):
                 return act(watch)
         except (ResileError, OSError) as error:
-            if not watch.run or isinstance(error, StoreDamaged) or call.server:
+            # An engine that was stopped before it began may find that another one has the run.
+            is_interrupted = bool(watch.run) or (isinstance(error, LeaseHeld) and error.code == "lease-lost")
+            if not is_interrupted or isinstance(error, StoreDamaged) or call.server:
                 raise
             from resile.cli.display.problems import report
 
             report(error, json=call.json, debug=call.flag("debug"))
+            if not watch.run:
+                return None
             command = output.command_hint(go_on.format(run=watch.run), output.place_of(call))
             after = "" if isinstance(error, StoreGone) else f"; `{command}` goes on"
             output.say(f"  {what.format(run=watch.run)} is interrupted{after}")
