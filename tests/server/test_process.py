@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -100,6 +101,29 @@ def test_a_second_signal_ends_the_steps(serve: Callable[..., Server], tmp_path: 
     following.api.wait_for(run)
     assert following.api.get(f"/runs/{run}").json["status"] == "completed"
     assert len(began.read_text().split()) == 2
+
+
+def test_it_drives_on_after_its_database_failed(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """It is not ready while it drives nothing; then the step that ran is adopted, and new runs begin."""
+    server = serve()
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    run = server.api.start(flows.WAITS, inputs={"gate": str(gate)})
+    server.api.wait_for(run, "attempt_started")
+    database = sqlite3.connect(server.db, isolation_level=None)
+    database.execute("ALTER TABLE submissions RENAME TO away")
+    wait_for(lambda: "the host stops" in server.log())
+    wait_for(lambda: server.api.call("GET", "/readyz").status == 503)
+    assert server.api.call("GET", "/healthz").status == 200
+    database.execute("ALTER TABLE away RENAME TO submissions")
+    database.close()
+    server.api.wait_for(run, "attempt_adopted")
+    gate.write_text("go\n")
+    server.api.wait_for(run)
+    assert server.api.get(f"/runs/{run}").json["status"] == "completed"
+    assert server.api.get(f"/runs/{server.api.finish(flows.HELLO)}").json["status"] == "completed"
+    assert server.api.call("GET", "/readyz").status == 200
+    assert server.stop() == 0
 
 
 def test_open_streams_end_when_it_stops(serve: Callable[..., Server]) -> None:

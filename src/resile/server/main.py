@@ -15,7 +15,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import msgspec
 import uvicorn
@@ -193,6 +193,7 @@ class _Process:
         self._beginning: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._has_to_kill = False
+        self._failure: BaseException | None = None
 
     async def run(self) -> None:
         """Serve until a signal comes."""
@@ -205,6 +206,8 @@ class _Process:
             for task in (self._beginning, self._stopping):
                 if task is not None:
                     await task
+            if self._failure is not None:
+                raise self._failure
         finally:
             lag.cancel()
             self._context.stores.close()
@@ -214,12 +217,24 @@ class _Process:
         """Load the endpoints and the host; a server that can't drive runs ends."""
         from resile.server.begin import begin
 
+        loop = asyncio.get_running_loop()
+
+        def fail(error: BaseException) -> None:
+            """End the server with this error; another thread calls it."""
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._fail, error)
+
         try:
-            routes = await asyncio.to_thread(begin, self._context, self._store, self._slots, self._url)
+            routes = await asyncio.to_thread(begin, self._context, self._store, self._slots, self._url, fail)
         except BaseException:
             self._server.should_exit = True
             raise
         self._app.open(routes)
+
+    def _fail(self, error: BaseException) -> None:
+        """End with an error: the runs can't be driven any more."""
+        self._failure = error
+        self._server.should_exit = True
 
     def _announce(self) -> None:
         """Say that connections are accepted, and begin to drive."""

@@ -94,12 +94,10 @@ class Host:
         the events of all runs once they are durable, and `note_commit` how many seconds a transaction took.
         """
         self._api_url, self._step_token = api_url, step_token
-        self._listener = listener
-        self._store = store
+        self._store, self._listener = store, listener
         self._tables = store.server_tables()
         self._env = FixedEnvironment(os.environ if env is None else env)
-        self._log = log
-        self._redrive = redrive
+        self._log, self._redrive = log, redrive
         self._folder = ServerFolder.take(output)
         machine = measure(None, None, None, None)
         # Attempts wait in the hub, so that a slot never waits for a commit; none is reserved before its needs hold.
@@ -156,6 +154,10 @@ class Host:
         if self.error is not None:
             raise self.error
         return not self._thread.is_alive()
+
+    def hand_back(self) -> None:
+        """Release what a host whose store failed still held, for the next one; steps go on."""
+        self._tables.release_all(self._ended, self._waiting)
 
     # --- the thread
 
@@ -485,6 +487,7 @@ class Host:
     def _close(self) -> None:
         """Close everything that the host opened."""
         for driven in list(self._driven.values()):
+            self._release(driven, time.time())
             with suppress(Exception):
                 self._close_run(driven, finished=False)
         with suppress(StoreError):

@@ -25,9 +25,13 @@ async def healthz(_request: Request) -> Health:
 
 
 async def readyz(request: Request) -> Health:
-    """The store can be written, and the server does not stop."""
+    """The store can be written, the runs are driven, and the server does not stop."""
     if request.server.is_stopping:
         raise Problem("stopping", "the server stops")
+    if request.server.host.error is not None:
+        raise Problem(
+            "store_unavailable", "no run is driven: the database has failed", hint="the server's log says why"
+        )
     await request.server.stores.write(lambda connection: _write(connection.tables))
     return Health("ok")
 
