@@ -43,7 +43,7 @@ def spooled(launcher: NodeLauncher) -> list[list[bytes]]:
 
 
 def test_lines_that_a_dead_launcher_did_not_send_count(launcher: NodeLauncher, tmp_path: Path) -> None:
-    """One attempt runs and one has ended, of which the agent has heard nothing: only the first one is lost, and ends."""
+    """One attempt runs, one has ended, and the agent has heard of neither: the first is lost, and its process ends."""
     start(launcher, 1, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
     start(launcher, 2, "exit 0")
     wait_for("both are in the spool", lambda: {(b"S", b"1"), (b"E", b"2")} <= {tuple(one) for one in spooled(launcher)})
