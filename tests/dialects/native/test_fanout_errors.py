@@ -416,3 +416,19 @@ def test_children_have_so_many_steps_in_all(tmp_path: Path) -> None:
         write(tmp_path, f"{number}.yaml", f"steps: [{', '.join([call] * 20)}]\n")
     found = file_findings(str(tmp_path / "6.yaml"))
     assert f"error: workflows in workflows have more than {STEPS_MAX} steps in all [limit]" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("steps", "place", "first"),
+    [
+        ("  m: {map: {input: [1], steps: [{shell: x}]}}\n  n: {map: {input: [1], scope: m, steps: [{shell: x}]}}\n", "4:32", "m"),
+        ("  n: {map: {input: [1], scope: m, steps: [{shell: x}]}}\n  m: {map: {input: [1], steps: [{shell: x}]}}\n", "3:32", "m"),
+        ("  a: {shell: x, on_failure: {max_attempts: 2, commands: [{name: b, map: {input: [1], steps: [{shell: x}]}},\n"
+         "    {name: c, map: {input: [1], scope: b, steps: [{shell: x}]}}]}}\n", "4:40", "b"),
+    ],
+)  # fmt: skip
+def test_two_maps_in_one_scope(steps: str, place: str, first: str) -> None:
+    """Items of two maps can't have the same names: the dead letters of one would replace those of the other."""
+    errors = [found for found in findings(f"resile: 1\nsteps:\n{steps}") if ": error: " in found]
+    message = f"the items of `{first}` have the scope `{first}` already"
+    assert errors == [f"f:{place}: error: {message} [duplicate]\n  hint: give it another name"]

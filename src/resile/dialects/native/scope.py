@@ -18,6 +18,7 @@ from resile.dialects.native.context import Defaults, NativeReading, StepDraft, i
 from resile.dialects.native.graph.ancestors import Ancestors
 from resile.dialects.native.graph.edges import connect, read_needs
 from resile.dialects.native.graph.routes import called_only, called_steps, check_routes
+from resile.dialects.native.item_names import refuse_shared_names
 from resile.dialects.native.keys.fanout import PHASE
 from resile.dialects.native.keys.steps import STEP
 from resile.dialects.reading.context import Reading
@@ -130,6 +131,7 @@ def settle(reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool) 
         from resile.dialects.native.foreach import fold
 
         drafts = fold(reading, drafts, is_list)
+    refuse_shared_names(reading, [(draft.step, draft.node) for draft in drafts.values()])
     scope.drafts = drafts
     scope.called = called_steps(scope, drafts)
     steps = connect(reading, drafts, is_list, called_only(drafts, scope.called))

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, items_of
 from resile.dialects.native.context import Defaults, NativeReading, is_dangling
 from resile.dialects.native.graph.routes import read_routes
+from resile.dialects.native.item_names import refuse_shared_names
 from resile.dialects.native.keys.failures import FOLLOW_KEYS, ON_SUCCESS
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import Table, read_mapping
@@ -64,6 +65,7 @@ def read_commands(reading: NativeReading, items: list[Node], word: str, within: 
     reading.depth += 1
     reading.in_repair = reading.in_repair or word == "on_failure"
     steps: list[Step] = []
+    nodes: list[Mapping] = []
     names: tuple[str, ...] = ()
     for item in _parts(attach_dangling(reading, items)):
         if not isinstance(item, Mapping):
@@ -74,7 +76,9 @@ def read_commands(reading: NativeReading, items: list[Node], word: str, within: 
         step = reading.readers.step(reading, name, item, item, replace(within, before=names)).step
         reading.scope.captured.update((capture.name, reading.owner) for capture in step.capture)
         steps.append(replace(step, needs=(Need((names[-1],), True),)) if names else step)
+        nodes.append(item)
         names = (*names, name)
+    refuse_shared_names(reading, zip(steps, nodes, strict=True))
     reading.depth -= 1
     reading.beside, reading.in_repair = outer
     return tuple(steps)
