@@ -35,6 +35,12 @@ def item_scope(state: State, job: Job) -> Scope | None:
     return next((frame for frame in frames(state, job) if frame.kind == "item"), None)
 
 
+def item_name(state: State, scope: Scope) -> str:
+    """The name of its own that a map gives to the item of this scope; empty without one."""
+    action = state.step_of(state.jobs[scope.owner]).action
+    return action.item_name if isinstance(action, FanOut) else ""
+
+
 def source_item(state: State, name: str, job: Job) -> Any:
     """The item of a job inside a fan-out over this step's list, which replaces the step's output; else MISSING."""
     for frame in frames(state, job):

@@ -42,6 +42,26 @@ def test_a_map_inside_an_item_takes_a_list_of_the_item(flows: Flows) -> None:
     assert ran.order == ["1", "2", "3"]
 
 
+def test_an_item_has_the_name_that_its_map_gives(flows: Flows) -> None:
+    """`item_name` is a second name for the item, which the items of an inner map and handlers see too."""
+    ran = flows.run("""steps:
+- id: outer
+  map:
+    input: [{n: 7, files: [1, 2]}]
+    item_name: row
+    steps:
+    - id: inner
+      map:
+        input: "${row.files}"
+        item_name: file
+        max_parallel: 1
+        steps:
+        - {shell: "./step ${row.n}-${file}-${item}", when: "${file} > 1"}
+        - {shell: exit 3, on_failure: "./step mended-${file}"}
+""")
+    assert ran.order == ["mended-1", "7-2-2", "mended-2"]
+
+
 @pytest.mark.parametrize(
     ("reference", "message"),
     [

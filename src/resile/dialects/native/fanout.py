@@ -86,6 +86,8 @@ def _item_steps(
     if depth_of(scope) > FANOUT_DEPTH_MAX:
         reading.report.error("limit", f"fan-outs in fan-outs go no deeper than {FANOUT_DEPTH_MAX} levels", node)
         return ()
+    if "item_name" in fields:
+        scope.captured[fields["item_name"]] = name
     with reading.enter_scope(scope):
         if "steps" in node.entries:
             named = named_steps(reading, steps, "steps")

@@ -23,7 +23,15 @@ from resile.engine.secrets import NOTHING_HIDDEN, Hidden, redact
 from resile.languages.contract import render_text
 from resile.languages.references import MISSING, ValueRefused, parse_json, walk
 from resile.languages.registry import language_of
-from resile.languages.surroundings import error_fields, failed_job, frames, item_scope, source_item, workflow_frame
+from resile.languages.surroundings import (
+    error_fields,
+    failed_job,
+    frames,
+    item_name,
+    item_scope,
+    source_item,
+    workflow_frame,
+)
 from resile.model.builtin_actions import Collect
 from resile.model.status import STATUS_NAMES
 from resile.model.workflow import Child, FanOut
@@ -199,10 +207,12 @@ class Values:
         return redact(text, self._secrets)
 
     def _frame_values(self, name: str, job: Job) -> dict[str, Any]:
-        """The captured values of the nearest scope that has this name."""
+        """The captured values of the nearest scope that has this name, or the item that its map calls so."""
         for frame in frames(self.state, job):
             if name in frame.values:
                 return frame.values
+            if frame.kind == "item" and frame.item is not None and item_name(self.state, frame) == name:
+                return {name: frame.item.value}
         return {}
 
     def _item(self, head: str, rest: Sequence[Key], job: Job) -> Any:
