@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resile.dialects.compile import compile_text
-from resile.dialects.native.keys.elsewhere import ACTIONS, RETRY_WORDS, SCRIPT, STEP_WORDS, WORKFLOW_WORDS
+from resile.dialects.native.keys.elsewhere import ACTIONS, ANSWER_WORDS, RETRY_WORDS, SCRIPT, STEP_WORDS, WORKFLOW_WORDS
 from resile.dialects.native.keys.failures import RETRY
 from resile.dialects.native.keys.steps import STEP, WORKFLOW
 
@@ -57,6 +57,13 @@ def test_words_of_the_workflow_and_of_retry() -> None:
     ]
     text = "resile: 1\nsteps: [{shell: x, retry: {attempts: 3}}]\n"
     assert ("retry has no key `attempts`", RETRY_WORDS["attempts"]) in found(text)
+
+
+@pytest.mark.parametrize("word", sorted(ANSWER_WORDS))
+def test_a_word_as_the_answer_to_a_failure(word: str) -> None:
+    """A word that would run as a command is refused: `continue` always passes, and the failure would be recovered."""
+    expected = [(f"`on_failure: {word}` would run a command of this name", ANSWER_WORDS[word])]
+    assert found(f"resile: 1\nsteps: [{{shell: x, on_failure: {word}}}]\n") == expected
 
 
 def test_no_word_is_a_native_key() -> None:

@@ -23,6 +23,7 @@ from resile.dialects.native.context import Answer, Defaults, NativeReading, plac
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.failures.handlers import handed_over, read_escalation
 from resile.dialects.native.graph.routes import read_routes
+from resile.dialects.native.keys.elsewhere import ANSWER_WORDS
 from resile.dialects.native.keys.failures import DEFAULT, EXIT_CODE_MAX, HANDLER_KEYS, ON_FAILURE
 from resile.dialects.native.keys.steps import CAPTURE_FORMS, capture_name
 from resile.dialects.reading.diagnostics import did_you_mean
@@ -98,6 +99,7 @@ def _read_answer(reading: NativeReading, node: Mapping, fields: dict[str, Any]) 
         tolerates, opted_out = given.value is True, given.value is not True
     elif given is not None:
         own = {"commands": given}
+        _refuse_word(reading, given)
     if given is not None:
         places["on_failure"] = place_of(reading, node, key)
     _read_beside(reading, node, fields, own, places, given is not None and not opted_out)
@@ -109,6 +111,14 @@ def _read_answer(reading: NativeReading, node: Mapping, fields: dict[str, Any]) 
         added = {field: value for field, value in added.items() if field not in ("goto", "goto_js", "transitions")}
     new = frozenset(added.keys() - own.keys())
     return Answer({**added, **own}, {**defaults.places, **places}, key, tolerates, new)
+
+
+def _refuse_word(reading: NativeReading, given: Node) -> None:
+    """Refuse a word that other systems have for an answer: it would run as a command, and `continue` always passes."""
+    word = given.text.strip() if isinstance(given, Scalar) else ""
+    if word in ANSWER_WORDS and reading.dialect == "native":
+        message = f"`on_failure: {word}` would run a command of this name"
+        reading.report.error("value", message, given, hint=ANSWER_WORDS[word])
 
 
 def _read_beside(

@@ -73,6 +73,13 @@ RETRY_WORDS = {
     **dict.fromkeys(("delay", "interval", "wait", "delay_seconds", "sleep", "every"),
                     "`backoff` is the wait: a duration, or a mapping"),
 }  # fmt: skip
+ANSWER_WORDS = {
+    **dict.fromkeys(("continue", "ignore", "skip"), _TOLERATE),
+    **dict.fromkeys(("abort", "fail", "stop"), "leave `on_failure` out: a step that stays failed fails the run"),
+    "park": "`park: true` lets a person judge the failure",
+    "retry": _RETRY,
+}
+"""What other systems write as the answer to a failure, where a native file has a command."""
 SCRIPT = "`shell` runs a command; JavaScript stands under `ir`: ir: {script: …}"
 TYPE_WORDS = {
     **dict.fromkeys(("string", "str"), "text"),
