@@ -28,6 +28,7 @@ from resile.languages.references import (
         ("$${x} $$${x}", [("x", 8)]),
         ("${V:-${x}}", [("x", 5)]),
         ("${x-y}", []),
+        ("${steps.größe.output} ${größe}", [("steps.größe.output", 0)]),
         ("é${x}", [("x", 1)]),
     ],
 )
@@ -45,6 +46,7 @@ def test_names(text: str, found: list[tuple[str, int]]) -> None:
         ('steps["it\'s.so"].output[-1]', ("steps", "it's.so", "output", -1)),
         ("steps.a-b.output.0", ("steps", "a-b", "output", "0")),
         ("a['']", ("a", "")),
+        ("steps.größe.output", ("steps", "größe", "output")),
     ],
 )
 def test_paths(name: str, path: tuple[str | int, ...]) -> None:

@@ -23,7 +23,7 @@ _INDEX_DIGITS_MAX = 9
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 _DEFAULT = r""":-[^][{}$`\\"'\n]*"""
-_SEGMENT = r"""\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[-?[0-9]{1,9}\]|\['[^'\n]*'\]|\["[^"\n]*"\]"""
+_SEGMENT = r"""\.\w[\w-]*|\[-?[0-9]{1,9}\]|\['[^'\n]*'\]|\["[^"\n]*"\]"""
 
 
 @cache
@@ -33,7 +33,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.P
 
     return (
         re.compile(rf"\\.|\$\$|\$\{{((?:raw:)?{_IDENTIFIER}(?:(?:{_SEGMENT})+(?:{_DEFAULT})?)?)\}}", re.DOTALL),
-        re.compile(rf"""{_IDENTIFIER}|\.([A-Za-z0-9_][A-Za-z0-9_-]*)|\[(-?[0-9]+)\]|\[['"](.*?)['"]\]"""),
+        re.compile(rf"""{_IDENTIFIER}|\.(\w[\w-]*)|\[(-?[0-9]+)\]|\[['"](.*?)['"]\]"""),
         re.compile(rf"\$\{{(?:{_IDENTIFIER})(?:(?:{_SEGMENT})+(?:{_DEFAULT})?)?\}}"),
         re.compile(rf"(?:{_DEFAULT})\Z"),
     )

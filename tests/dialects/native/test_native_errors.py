@@ -345,6 +345,9 @@ def test_id_and_name() -> None:
          ["f:5:22: warning: `${ v.field }` is left as it stands: no blank can be inside the braces [blank]\n  hint: write `${v.field}`"]),
         ("echo ${v }", ["f:5:22: warning: `${v }` is left as it stands: no blank can be inside the braces [blank]\n  hint: write `${v}`"]),
         ("echo ${raw:v} \"${#v} ${V:-x}\"", []),
+        ("echo ${steps.a b.output} \\${steps.a b.output}",
+         ["f:5:22: warning: `${steps.a b.output}` is left as it stands: Resile can't read it [reference]"
+          "\n  hint: write a name with other marks than letters, digits, `_` and `-` as in `${steps['a name'].output}`"]),
     ],
 )  # fmt: skip
 def test_references(shell: str, expected: list[str]) -> None:

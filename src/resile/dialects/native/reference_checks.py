@@ -42,6 +42,7 @@ ROOT_HINTS = {
 }
 _SHIELDED = ("single", "ansi", "literal", "comment")
 _BLANKS = r"(?<![\\$])\$\{([ \t][^{}\n]*|[^{}\n]*[ \t])\}"
+_BROKEN = r"(?<![\\$])\$\{(?:raw:)?((?:inputs|steps|execution|workflow)\.[^{}\n]*)\}"
 _NESTING = frozenset("'\"`\\<>()[]")
 
 
@@ -130,7 +131,9 @@ class _ReferenceChecker:
         """Check every reference in one text."""
         if text.program:
             self._check_places(text)
-        self._check_blanks(text)
+        if "${" in text.node.text:
+            self._check_blanks(text)
+            self._check_broken(text)
         for name, offset in names(text.node.text):
             path = path_of(name)
             if len(path) > 1:
@@ -175,6 +178,19 @@ class _ReferenceChecker:
                 place = self._place_of_name(text, found[1], found.start())
                 if self._is_new(place, message):
                     self.report.warning("blank", message, place, hint=f"write `{shorten(written)}`")
+
+    def _check_broken(self, text: Text) -> None:
+        """Warn of what begins like a reference and is none: a shell can't read it either."""
+        for found in re.finditer(_BROKEN, text.node.text):
+            if is_one_reference(f"${{{found[1].strip()}}}"):
+                continue
+            message = f"`{shorten(found[0])}` is left as it stands: Resile can't read it"
+            place = self._place_of(text, found[0], text.node.text[: found.start()].count(found[0]))
+            if self._is_new(place, message):
+                hint = (
+                    "write a name with other marks than letters, digits, `_` and `-` as in `${steps['a name'].output}`"
+                )
+                self.report.warning("reference", message, place, hint=hint)
 
     def check_lists(self) -> None:
         """Check fan-outs over one bare name: no shell reads it, so a step must capture it."""
