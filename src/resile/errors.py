@@ -83,6 +83,15 @@ class StoreError(ResileError):
     """The store failed; nothing of the failed transaction is stored."""
 
 
+def is_utf8(text: str) -> bool:
+    """Can a text be written as UTF-8? A path with other bytes can't."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def shorten(text: str, characters_max: int = 60) -> str:
     """A text that fits into one line of a message."""
     line = "".join(c if c.isprintable() else " " for c in text[: characters_max + 1])

@@ -104,3 +104,22 @@ def test_a_run_has_one_launcher(program: Program) -> None:
     with program.start("run", "flow.yaml", "--json") as run:
         assert run.end() == 0
         assert f'"outputs":{{"parent":"{run.process.pid}"}}' in run.text["out"]
+
+
+def test_paths_that_are_not_utf8_are_refused(program: Program) -> None:
+    """A file in a folder whose name is not UTF-8 is refused by `check` and `run`, and so is a call in that folder."""
+    folder = os.fsencode(program.folder) + b"/d\xff"
+    os.mkdir(folder)
+    program.write(ONE)
+    with open(folder + b"/flow.yaml", "w") as file:
+        file.write(ONE)
+    for command in ("check", "run"):
+        done = subprocess.run(
+            [*program.argv, command, b"d\xff/flow.yaml"], cwd=program.folder, env=program.env, capture_output=True
+        )
+        assert (done.returncode, b"is not UTF-8 text [encoding]" in done.stdout + done.stderr) == (2, True)
+    done = subprocess.run(
+        [*program.argv, "run", str(program.folder / "flow.yaml")], cwd=folder, env=program.env, capture_output=True
+    )
+    assert (done.returncode, b"the path of this folder, " in done.stderr) == (2, True)
+    assert "no runs" in program.call("status", code=0).stdout

@@ -19,7 +19,7 @@ from resile.dialects.formats.yaml import Repeat, parse, refuse_repeats
 from resile.dialects.reading.beside import open_beside
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
-from resile.errors import Diagnostic, shorten
+from resile.errors import Diagnostic, is_utf8, shorten
 from resile.model.limits import FILE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -57,7 +57,13 @@ def compile_file(path: str | PathLike[str], *, dialect: str = "", profile: str =
     data = _read_file(file, report)
     if data is None:
         return Compiled(None, report.findings())
-    return _compile(Source(file, data, os.path.dirname(os.path.abspath(file)), profile), report, dialect)
+    place = os.path.abspath(file)
+    if not is_utf8(place):
+        report.error(
+            "encoding", f"the path {shorten(place, 200)!r} is not UTF-8 text", hint="rename that file or folder"
+        )
+        return Compiled(None, report.findings())
+    return _compile(Source(file, data, os.path.dirname(place), profile), report, dialect)
 
 
 def compile_text(

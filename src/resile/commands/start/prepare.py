@@ -18,7 +18,7 @@ from resile.engine.env_files import CREDENTIALS, environment_of
 from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits
 from resile.engine.run_executor import calls_functions
 from resile.engine.secrets import has_own_surroundings, load_secrets, refuse_secret_inputs, values_to_hide
-from resile.errors import ResileError
+from resile.errors import ResileError, is_utf8
 from resile.model import codec
 from resile.model.nested import steps_with_inner_steps, steps_with_inner_workflows
 from resile.model.workflow import Child, FanOut, Step, Workflow
@@ -43,6 +43,9 @@ def prepare_loaded(
     call: RunCall, loaded: Loaded, store: Store | None, before: Mapping[str, Any] | None = None
 ) -> tuple[Loaded, dict[str, Any], Capacity]:
     """As `prepare`, of a workflow that is compiled already; inputs that are not given may have values `before`."""
+    folder = call.directory or os.getcwd()
+    if not is_utf8(folder):
+        raise ResileError("encoding", f"the path of this folder, {folder!r}, is not UTF-8 text", hint="rename it")
     if b'"memory_auto":true' in loaded.definition:
         from resile.commands.resources.learned import with_learned_memory
 
@@ -55,7 +58,7 @@ def prepare_loaded(
 
         loaded = msgspec.structs.replace(loaded, workflow=leave_out(loaded.workflow, call.choice), is_changed=True)
     if steps_with_inner_workflows((*loaded.workflow.steps, loaded.workflow.end)):
-        loaded = _settle_isolation(loaded, call.directory or os.getcwd())
+        loaded = _settle_isolation(loaded, folder)
     if call.executor is not None or loaded.workflow.executor is not None or loaded.workflow.cluster is not None:
         from resile.commands.start.on_cluster import place_on_cluster
 
@@ -69,9 +72,9 @@ def prepare_loaded(
     if call.base is not None or workflow.dialect == "visor":
         from resile.commands.start.checkout import add_checkout
 
-        inputs = add_checkout(workflow, inputs, call.directory or os.getcwd(), call.base)
+        inputs = add_checkout(workflow, inputs, folder, call.base)
     capacity = capacity_for(workflow, call.limits)
-    _refuse_items(workflow, call.directory or os.getcwd())
+    _refuse_items(workflow, folder)
     if inputs or call.labels or CREDENTIALS in os.environ or has_own_surroundings(workflow):
         secrets = _secrets_of(workflow)
         refuse_secret_inputs(inputs, secrets)
