@@ -100,6 +100,14 @@ def test_wrong_files_of_inputs_are_refused(program: Program, text: str | None, m
     assert said(program) == []
 
 
+def test_an_empty_file_of_inputs_gives_none(program: Program) -> None:
+    """A file without a value, or with comments only, leaves the defaults."""
+    for text in ("", "# who: you\n"):
+        (program.folder / "in.yaml").write_text(text)
+        program.call("run", program.write(FLOW), "--inputs", "in.yaml", "--only", "say", code=0)
+    assert len(set(said(program))) == 1
+
+
 def test_a_rerun_with_other_inputs(program: Program) -> None:
     """`rerun --input` replaces some inputs and keeps the others, in this run and in a new one."""
     program.call("run", program.write(FLOW), "--input", "who=me", "--input", "times=2", code=0)

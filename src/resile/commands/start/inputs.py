@@ -88,6 +88,8 @@ def _nodes_in(path: str, workflow: Workflow) -> dict[str, tuple[str, Node]]:
     root = parse_json5(data, report) if path.endswith(".json") else parse(data, report)
     if report.errors:
         first = report.findings()[0]
+        if first.code == "empty":
+            return {}
         raise ResileError("input-malformed", first.message, where=first.where, hint=first.hint)
     if root is None or (isinstance(root, Scalar) and root.value is None):
         return {}
