@@ -78,6 +78,8 @@ def test_a_text_is_read_as_what_it_says(form: str, text: bytes, value: Any) -> N
 @pytest.mark.parametrize(
     ("form", "text", "message"),
     [
+        ("number", b"NaN", "capture 'it': 'NaN' is not a number"),
+        ("number", b"-1e999", "capture 'it': '-1e999' is not a number"),
         ("number", b"a few", "capture 'it': 'a few' is not a number"),
         ("number", b"9" * 60 + b" is", f"capture 'it': {'9' * 60!r} is not a number"),
         ("bool", b"Maybe", "capture 'it': 'maybe' is neither true nor false"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -136,15 +137,18 @@ def _refuse_constant(word: str) -> Any:
 
 
 def _number(name: str, text: str) -> int | float:
-    """A whole number where it is one, else a fraction."""
+    """A whole number where it is one, else a fraction; infinity and `nan` would be `null` in JSON."""
     try:
         return int(text)
     except ValueError:
         pass
     try:
-        return float(text)
-    except ValueError as error:
-        raise CaptureRefused(f"capture {name!r}: {text[:60]!r} is not a number") from error
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise CaptureRefused(f"capture {name!r}: {text[:60]!r} is not a number")
+    return value
 
 
 def missing_outputs(directory: str, outputs: list[str]) -> str:
