@@ -126,6 +126,18 @@ def test_it_drives_on_after_its_database_failed(serve: Callable[..., Server], tm
     assert server.stop() == 0
 
 
+def test_it_stops_while_its_database_fails(serve: Callable[..., Server]) -> None:
+    """A signal ends it, although it can't hand back its runs."""
+    server = serve()
+    server.api.finish(flows.HELLO)
+    database = sqlite3.connect(server.db, isolation_level=None)
+    database.execute("ALTER TABLE submissions RENAME TO away")
+    wait_for(lambda: "the host stops" in server.log())
+    assert server.stop() == 0
+    assert "could not be handed back" in server.log()
+    database.close()
+
+
 def test_open_streams_end_when_it_stops(serve: Callable[..., Server]) -> None:
     """A stream is no reason to stay."""
     server = serve()

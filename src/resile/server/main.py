@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from resile.engine.env_files import TOKEN_VARIABLE
 from resile.engine.paths import claim_output
-from resile.errors import ResileError
+from resile.errors import ResileError, StoreError
 from resile.server.access.origin import OriginGuard, is_loopback
 from resile.server.access.step_tokens import StepTokens, open_step_tokens
 from resile.server.access.tokens import TokenBook, read_token_file
@@ -274,7 +274,10 @@ class _Process:
                 await asyncio.to_thread(host.wait, STOP_SECONDS_MAX)
         except TimeoutError:
             self._context.log("the runs could not be handed back in time; their leases expire")
-        self._server.should_exit = True
+        except StoreError as error:
+            self._context.log(f"the runs could not be handed back, and their leases expire: {error}")
+        finally:
+            self._server.should_exit = True
 
     async def _measure_lag(self) -> None:
         """Measure how late the event loop is."""
