@@ -18,8 +18,11 @@ from threading import Thread
 import msgspec
 
 from resile.commands.redrive import redrive_events
+from resile.core.events import Event, RunStarted
+from resile.core.state import State
 from resile.engine.host.host import Host
 from resile.errors import StoreError
+from resile.model.workflow import Workflow
 from resile.server.context import ServerContext, write_log
 from resile.server.declarations import Route
 from resile.server.metrics.tally import Tally
@@ -41,6 +44,7 @@ def begin(
 
     `fail` is called in another thread when the runs can't be driven any more.
     """
+    _know_types()
     tally = context.tally = Tally()
     context.make_openapi = _make_openapi
 
@@ -91,6 +95,13 @@ def _keep_driving(
             context.host.hand_back()
             start_host()
             write_log("a new host drives the runs")
+
+
+def _know_types() -> None:
+    """Let msgspec look at the types that threads decode: two that do so at once for the first time crash it."""
+    declared = [kind for route in ROUTES for kind in (route.body, route.query) if kind is not None]
+    for kind in (Workflow, State, Event, RunStarted, *declared):
+        msgspec.json.Decoder(kind)
 
 
 @cache
