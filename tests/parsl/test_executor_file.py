@@ -73,6 +73,8 @@ def test_every_key_has_a_meaning(tmp_path: Path) -> None:
         ('[executor]\nkind = "parsl"\ndirectory = "/x"\nprovider = "kubernetes"\n', 4, 1, "local, slurm, pbs, lsf"),
         ('[executor]\nkind = "parsl"\ndirectory = "/x"\nnodes_per_block = 2\n', 4, 1, "blocks_max"),
         ('[executor]\nkind = "parsl"\ndirectory = "/x"\nprovider = "pbs"\nqos = "high"\n', 5, 1, "partition"),
+        ('[executor]\nkind = "parsl"\ndirectory = 3\n', 3, 1, ""),
+        ('[executor]\nkind = "parsl"\ndirectory = "/x"\nworker_init = true\n', 4, 1, ""),
         ('[executor]\nkind = "parsl"\n', 1, 2, "directory"),
         ('[executor]\ndirectory = "/x"\n', 1, 2, "parsl"),
         ('[executer]\nkind = "parsl"\n', 1, 2, "executor"),

@@ -40,6 +40,13 @@ def _word(reading: Reading, node: Node) -> Any:
     return read.wrong(reading, node, "a name of letters, digits and . _ - , @ +")
 
 
+def _plain_text(reading: Reading, node: Node) -> Any:
+    """A text; a number or `true` is a mistake here."""
+    if isinstance(node, Scalar) and not isinstance(node.value, str):
+        return read.wrong(reading, node, "a text")
+    return read.text(reading, node)
+
+
 def _provider(reading: Reading, node: Node) -> Any:
     """A batch system; those that Parsl can't start blocks on in this way are refused with the reason."""
     if isinstance(node, Scalar) and node.text in _REFUSED:
@@ -74,8 +81,8 @@ EXECUTOR = table(
         "How long before its end a block tells its steps; by default 1 minute, at most a quarter of `walltime`.",
         read.duration, "grace_seconds"),
     Key("directory", "path", "A folder that all nodes see: results and outputs go there.",
-        read.non_empty(read.text, "`directory`")),
-    Key("worker_init", "text", "Shell commands that run first on each node, such as `module load`.", read.text),
+        read.non_empty(_plain_text, "`directory`")),
+    Key("worker_init", "text", "Shell commands that run first on each node, such as `module load`.", _plain_text),
     Key("address", "text", "The address of this machine that nodes can reach; all of its own by default.", _word),
 )  # fmt: skip
 
