@@ -122,6 +122,7 @@ def test_scancel_of_an_allocation(place: Place, slurm: SlurmCluster) -> None:
     assert engine.returncode == 0, (out, err)
     (lost,) = attempts_of(place, "one", "attempt_lost")
     assert "preempted" in str(lost["reason"])
+    assert f"attempt 1: interrupted: {lost['reason']}" in " ".join(place.call("explain", "1").stdout.split())
     assert f"allocation {job}" in str(lost["reason"])
     assert len(attempts_of(place, "one", "step_completed")) == 1
 

@@ -57,7 +57,7 @@ def _on_attempt_failed(timeline: Timeline, note: Note) -> None:
     """An attempt failed, was lost, or was ended on request."""
     data, job = note.data, timeline.state.jobs[note.job]
     if data.get("interrupted"):
-        entry = AttemptReport(note.seq, "interrupted", note.attempt)
+        entry = AttemptReport(note.seq, "interrupted", note.attempt, message=data.get("reason", ""))
         set_result(entry, "again")
         timeline.report_of(note.job).add(entry)
         return

@@ -140,7 +140,8 @@ class Lines(Display):
             case "attempt_succeeded" if data.get("output_lost"):
                 return f"{step} attempt {note.attempt}: its output is lost"
             case "attempt_failed" | "attempt_lost":
-                message = escape(data.get("message", "interrupted"))
+                why = data.get("reason")
+                message = escape(data.get("message", f"interrupted: {why}" if why else "interrupted"))
                 return f"{step} attempt {note.attempt} {kind.removeprefix('attempt_')}: {message}"
             case "step_judged":
                 reason = escape(data["reason"])

@@ -213,7 +213,7 @@ def _headline_of(entry: AttemptReport) -> str:
         case "passed":
             return f"{attempt}: passed" + (f", {message}" if message else "")
         case "interrupted":
-            return f"{attempt}: interrupted"
+            return f"{attempt}: interrupted" + (f": {message}" if message else "")
         case "lost":
             return f"{attempt}: lost: {message}"
         case "after":
