@@ -152,15 +152,17 @@ def _is_free(descriptor: int) -> bool:
 
 
 def test_what_ended_while_no_host_was_there_is_not_run_again(hosts: Hosts) -> None:
-    """A step that ends between two hosts is found by the second one with its outcome."""
-    (run,) = hosts.submit(GATED)
+    """A step that ends between two hosts is found by the second one with its outcome, and what it printed is whole."""
+    (run,) = hosts.submit(GATED.replace("sleep 0.02; done", "sleep 0.02; done; echo said; echo x > over"))
     first = hosts.start()
     hosts.wait_for_effects(lambda lines: len(lines) == 1)
     hosts.kill(first)
     (hosts.folder / "gate").touch()
+    hosts.wait_for_effects(lambda lines: len(lines) == 1, "over")
     hosts.start()
     hosts.wait(run)
     assert hosts.effects() == [f"{run} a", f"{run} b"]
+    assert not any("output_lost" in note.data for note in hosts.store.notes(run))
 
 
 def test_a_stopped_host_leaves_steps_to_the_next(hosts_on_any: Hosts) -> None:
