@@ -32,7 +32,7 @@ KEPT = (
 )
 
 # A constant of a module that says how long something waits, or how much it takes at once.
-DEGREE = re.compile(r"_?[A-Z_]*(SECONDS|BYTES)[A-Z_]* = ")
+DEGREE = re.compile(r"_?[A-Z_]*(SECONDS|BYTES|TICKS)[A-Z_, ]* = ")
 
 
 class Mutant(NamedTuple):
