@@ -64,11 +64,11 @@ def _follow_up(reaction: Reaction) -> None:
     while reaction.wakeups or reaction.left_out:
         if reaction.left_out:
             pass_over(reaction, reaction.left_out.pop(0))
-            continue
-        # Here and below: modules that only repairs, fan-outs and child workflows need are imported on first use.
-        from resile.core.scheduling.wakeups import follow_up
+        else:
+            # Here and below: modules that only repairs, fan-outs and child workflows need are imported on first use.
+            from resile.core.scheduling.wakeups import follow_up
 
-        follow_up(reaction, reaction.state.jobs[reaction.wakeups.pop(0)])
+            follow_up(reaction, reaction.state.jobs[reaction.wakeups.pop(0)])
 
 
 def fold(state: State, log: Iterable[events.Event]) -> State:

@@ -355,6 +355,18 @@ def test_a_parked_failure_may_be_judged() -> None:
         assert (note.data["verdict"], note.data["by"], note.data["reason"]) == (verdict, "me", "because")
 
 
+def test_a_judgement_spends_no_rule_and_frees_none() -> None:
+    """A judge can be asked again, and the retries that were spent before stay so; each of them began at once."""
+    world = World(flow(step("a", rules=(Rule(then="retry", text="retry", limit=1), PARK))), failing(a=-1)).run()
+    assert (world.executed, world.ended) == (["a", "a"], "parked")
+    world.ended = None
+    world.feed(Judged(9.0, 1, "retry", "me", "because"))
+    while world.orders:
+        world.perform()
+    assert (world.executed, world.ended) == (["a", "a", "a"], "parked")
+    assert [note.data["delay_seconds"] for note in world.notes if note.type == "retry_scheduled"] == [0.0]
+
+
 @pytest.mark.parametrize(("reason", "message"), [("because", "because"), ("", "judged a failure")])
 def test_a_failure_that_is_judged_one_says_why(reason: str, message: str) -> None:
     """The judge's reason is the message of the step, where there is one."""
