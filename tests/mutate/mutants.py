@@ -88,6 +88,9 @@ def mutate(code: str, mutant: Mutant) -> str | None:
     # A record that the garbage collector follows, or does not, behaves in the same way.
     if code.count("gc=False") != changed.count("gc=False"):
         return None
+    # `strict=True` of zip only asserts that both have the same length.
+    if code.count("strict=True") > changed.count("strict=True"):
+        return None
     # cosmic-ray takes the `*` of keyword-only parameters for a product.
     return None if _positional_only_count(changed) > _positional_only_count(code) else changed
 
