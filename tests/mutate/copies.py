@@ -30,9 +30,9 @@ AGAIN_FACTOR = 10
 AGAIN_SECONDS_MIN = 20.0
 # So many test files run first, then twice as many, and so on: pytest imports all files before it runs the first test.
 FIRST_BATCH = 4
-# A line of pytest about a test, which begins when the test does.
+# A line of pytest about a test, which begins when the test does. It goes on with the end of an interrupted process.
 TEST = re.compile(
-    r"(?P<name>tests/[^: ]+::.*?) *( (PASSED|SKIPPED|XFAIL|(?P<end>FAILED|ERROR))( \(.*\))? *(\[ *\d+%\])?)?$"
+    r"(?P<name>tests/[^: ]+::.*?) *( (PASSED|SKIPPED|XFAIL|(?P<end>FAILED|ERROR))( \(.*\))? *(\[ *\d+%\].*)?)?$"
 )
 
 
