@@ -40,6 +40,15 @@ def test_no_more_items_are_open_than_the_map_allows() -> None:
     assert most == 2
 
 
+@pytest.mark.parametrize(("total", "expected"), [(3, [1, 2, 3]), (41, [*range(2, 41, 2), 41])])
+def test_a_long_map_notes_its_progress_now_and_then(total: int, expected: list[int]) -> None:
+    """A short one does after each item, a long one about twenty times, and each after its last item."""
+    world = Items(flow(fan()), total=total).run()
+    notes = [note.data for note in world.notes if note.type == "map_progress"]
+    assert [data["done"] for data in notes] == expected
+    assert {data["of"] for data in notes} == {total}
+
+
 def test_an_empty_list_is_a_map_that_succeeded() -> None:
     """No items: the step after it runs."""
     world = Items(flow(fan(), step("after", "map")), total=0).until_end()
