@@ -120,8 +120,7 @@ class Host:
         self._woken: deque[int] = deque()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._look_at = self._renew_at = self._workers_at = boot_seconds()
-        self._held_until = 0.0
-        self._stops = 0
+        self._held_until, self._stops = 0.0, 0
         self._poll = select.poll()
         self._polled: dict[int, int] = {}
         self.statistics = Statistics(slots=slots)
@@ -157,7 +156,7 @@ class Host:
 
     def hand_back(self) -> None:
         """Release what a host whose store failed still held, for the next one; steps go on."""
-        self._tables.release_all(self._ended, self._waiting)
+        self._releases.wait(CLOSE_SECONDS_MAX)
 
     # --- the thread
 

@@ -50,9 +50,10 @@ class Releases:
         ended = [lease for lease in self._ended if lease.run not in self._closing]
         waiting = [entry for entry in self._waiting if entry[0].run not in self._closing]
         if ended or waiting:
+            # First in the store: if that fails, they are still there for the next time.
+            self._tables.release_all(ended, waiting)
             self._ended = [lease for lease in self._ended if lease.run in self._closing]
             self._waiting = [entry for entry in self._waiting if entry[0].run in self._closing]
-            self._tables.release_all(ended, waiting)
 
     def _note_closed(self) -> None:
         """Forget the runs that are closed by now; say which could not be."""
