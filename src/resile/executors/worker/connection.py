@@ -28,7 +28,7 @@ class Refused(ResileError):
     """The server refuses the worker: another call would be refused, too."""
 
 
-class _Problem(msgspec.Struct):
+class Problem(msgspec.Struct):
     """What a worker reads of a refusal."""
 
     detail: str = ""
@@ -69,9 +69,9 @@ class Connection:
     def _problem(self, status: int, content: bytes) -> Exception:
         """What a refusal means."""
         try:
-            problem = msgspec.json.decode(content, type=_Problem)
+            problem = msgspec.json.decode(content, type=Problem)
         except msgspec.MsgspecError:
-            problem = _Problem()
+            problem = Problem()
         if status >= 500 or status == 429:
             return Away(problem.detail or f"status {status}")
         if problem.code == "no_such_worker":

@@ -19,10 +19,11 @@ from threading import Condition, Thread
 from types import FrameType
 
 from msgspec import Struct
+from msgspec.json import Decoder
 
 from resile.errors import ResileError
 from resile.executors.worker.book import Book
-from resile.executors.worker.connection import Away, Connection, Refused, Unknown
+from resile.executors.worker.connection import Away, Connection, Problem, Refused, Unknown
 from resile.executors.worker.messages import AHEAD, Appeal, Beat, Grant, Introduction, Welcome, Word
 from resile.executors.worker.reports import gather, note_sent
 from resile.executors.worker.runner import Runner
@@ -80,6 +81,9 @@ class Worker:
         """Work until there is nothing more to do; return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        # Before there are threads: two that meet a type for the first time at once crash msgspec.
+        for kind in (Grant, Problem, Welcome, Word):
+            Decoder(kind)
         talks = [
             Thread(target=self._guard, args=(self._claim,), name="claim", daemon=True),
             Thread(target=self._guard, args=(self._report,), name="report", daemon=True),
