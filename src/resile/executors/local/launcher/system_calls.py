@@ -66,6 +66,8 @@ def listen(path: bytes) -> int:
     folder = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     try:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # The file of the socket gets this mode, whatever the umask.
+        posix.fchmod(listener.fileno(), 0o600)
         listener.bind(socket_path(folder))
         listener.listen(BACKLOG)
         listener.setblocking(False)
