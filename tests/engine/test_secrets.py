@@ -6,6 +6,8 @@ import base64
 import html
 import json
 import re
+import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -98,6 +100,16 @@ def test_a_secret_does_not_hide_in_an_encoding(secret: str, write: Callable[[byt
     left = re.sub(r"\*\*\*", "", made[len("before ") : -len(" after")])
     ends = {written.decode()[:size] for size in range(30)} | {'"[\\"\\"]"', '""'}
     assert left.rstrip("=\n") in ends, (written, made)
+
+
+@pytest.mark.parametrize("secret", [ODD, "~it's a {b,c} #1", "#!a$b`c`"])
+def test_a_secret_does_not_hide_in_the_quotes_of_a_shell(secret: str) -> None:
+    """As Python, a trace and `printf %q` of bash quote it."""
+    hidden = Hidden({"KEY": secret})
+    assert hidden.redact(shlex.quote(secret)) == "'***'"
+    words = ["bash", "-c", 'printf \'%q\n\' "$1"; set -x; : "$1"', "bash", secret]
+    done = subprocess.run(words, env={"LC_ALL": "C.UTF-8"}, capture_output=True, text=True, check=True, timeout=60)
+    assert (hidden.redact(done.stdout), hidden.redact(done.stderr)) == ("***\n", "+ : '***'\n")
 
 
 def test_base64_inside_a_longer_text_is_masked_at_every_place() -> None:

@@ -47,6 +47,8 @@ HTML_QUOTES = (
     ("&quot;", "&apos;"),
     ("&#34;", "&#39;"),
 )
+# What `printf %q` writes with a backslash.
+BACKSLASHED = {ord(character): "\\" + character for character in " !\"$&'()*,;<>?[\\]^`{|}"}
 BASE64_IN_URLS = bytes.maketrans(b"+/", b"-_")
 
 
@@ -220,11 +222,19 @@ def _escaped_forms_of(text: str) -> set[str]:
     # With a double quote in the text, repr() also escapes the single quotes.
     python = {repr(f'"{text}')[2:-1], ascii(f'"{text}')[2:-1], repr(b'"' + raw)[3:-1]}
     json_once = _json_forms_of(text)
-    forms = {*python, *(form.replace("\\'", "'") for form in python), *json_once, text.replace("'", "'\\''")}
+    forms = {*python, *(form.replace("\\'", "'") for form in python), *json_once, *_shell_forms_of(text)}
     if len(text) >= LINE_CHARACTERS_MIN:
         forms |= {twice for once in json_once for twice in _json_forms_of(once)}
         forms |= _html_forms_of(text)
     return forms | _url_forms_of(raw)
+
+
+def _shell_forms_of(text: str) -> set[str]:
+    """A text as shells and programs quote it for shells: in a trace, by `shlex.quote`, and by `printf %q`."""
+    backslashed = text.translate(BACKSLASHED)
+    if text[:1] in ("#", "~"):
+        backslashed = "\\" + backslashed
+    return {text.replace("'", "'\\''"), text.replace("'", "'\"'\"'"), backslashed}
 
 
 def _json_forms_of(text: str) -> set[str]:

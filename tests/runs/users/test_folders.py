@@ -54,7 +54,7 @@ def test_everything_is_made_for_its_owner_only(program: Program, shared: Path) -
 
 def test_the_socket_of_a_launcher_is_for_its_owner_only(program: Program, shared: Path) -> None:
     """Whatever the umask, its mode is 0600."""
-    program.write(f"resile: 1\nsteps: [{{id: look, shell: \"find {shared} -type s -printf %m > mode\"}}]\n")
+    program.write(f'resile: 1\nsteps: [{{id: look, shell: "find {shared} -type s -printf %m > mode"}}]\n')
     argv = [*program.argv, "run", "flow.yaml"]
     assert subprocess.run(argv, cwd=program.folder, env=program.env, umask=OPEN_UMASK, timeout=60).returncode == 0
     assert (program.folder / "mode").read_text() == "600"
