@@ -83,14 +83,7 @@ def _require_loaded(result: Compiled, source: str, key: str) -> Loaded:
     taken_for = "" if result.is_clear else _taken_for(workflow.file, result)
     if warnings or taken_for or not _stands_alone(workflow):
         key = ""
-    try:
-        definition = codec.encode(workflow)
-    except UnicodeEncodeError:
-        # The text of a file is UTF-8, so it is a path in the workflow.
-        place = os.path.join(os.getcwd(), workflow.file)
-        hint = "rename it, or move the workflow"
-        raise ResileError("path-no-text", f"a path of the workflow is no UTF-8: {place!a}", hint=hint) from None
-    return Loaded(workflow, definition, warnings, taken_for, source, key)
+    return Loaded(workflow, codec.encode(workflow), warnings, taken_for, source, key)
 
 
 def remember(store: Store, loaded: Loaded) -> None:

@@ -60,7 +60,7 @@ def compile_file(path: str | PathLike[str], *, dialect: str = "", profile: str =
     place = os.path.abspath(file)
     if not is_utf8(place):
         report.error(
-            "encoding", f"the path {shorten(place, 200)!r} is not UTF-8 text", hint="rename that file or folder"
+            "encoding", f"the path {shorten(ascii(place), 200)} is not UTF-8 text", hint="rename that file or folder"
         )
         return Compiled(None, report.findings())
     return _compile(Source(file, data, os.path.dirname(place), profile), report, dialect)

@@ -45,7 +45,7 @@ def prepare_loaded(
     """As `prepare`, of a workflow that is compiled already; inputs that are not given may have values `before`."""
     folder = call.directory or os.getcwd()
     if not is_utf8(folder):
-        raise ResileError("encoding", f"the path of this folder, {folder!r}, is not UTF-8 text", hint="rename it")
+        raise ResileError("encoding", f"the path of this folder, {folder!a}, is not UTF-8 text", hint="rename it")
     if b'"memory_auto":true' in loaded.definition:
         from resile.commands.resources.learned import with_learned_memory
 
