@@ -25,7 +25,28 @@ def traced(place: Place, *words: str) -> list[str]:
     argv = ["strace", "-f", "-y", "-s", "300", "-o", "trace", "-e", TRACE, sys.executable, "-m", "resile.cli.main"]
     done = subprocess.run([*argv, *words], cwd=place.folder, env=place.env, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
-    return (place.folder / "trace").read_text().splitlines()
+    return whole_calls((place.folder / "trace").read_text().splitlines())
+
+
+def whole_calls(lines: list[str]) -> list[str]:
+    """The lines of strace, with the two halves of a call that another thread came between as one line, at its end."""
+    found: list[str] = []
+    begun: dict[str, str] = {}
+    for line in lines:
+        thread = line.split(maxsplit=1)[0]
+        if line.endswith("<unfinished ...>"):
+            begun[thread] = line.removesuffix("<unfinished ...>")
+        elif " resumed>" in line and thread in begun:
+            found.append(begun.pop(thread).rstrip() + line.partition(" resumed>")[2])
+        else:
+            found.append(line)
+    return found
+
+
+def test_a_call_in_two_halves_is_one_line() -> None:
+    """strace divides a call where another thread made one meanwhile."""
+    lines = ['7 rename("/a.part", "/a" <unfinished ...>', "8 close(3)  = 0", "7 <... rename resumed>)  = 0"]
+    assert whole_calls(lines) == ["8 close(3)  = 0", '7 rename("/a.part", "/a")  = 0']
 
 
 def order_of(lines: list[str], name: str) -> list[str]:

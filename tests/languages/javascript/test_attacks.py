@@ -43,7 +43,7 @@ NATIVE = [
     ("a BigInt as text", "(3n ** 600000n).toString().length", "timeout"),
     (
         "BigInt division",
-        "const big = 3n ** 400000n; for (let i = 0; i < 99; i++) (big * big) / (big + 1n); 1",
+        "const big = 3n ** 300000n; for (let i = 0; i < 99; i++) (big * big) / (big + 1n); 1",
         "timeout",
     ),
     ("unshift", "const a = new Array(5e5).fill(0); for (let i = 0; i < 1e4; i++) a.unshift(0); 1", "timeout memory"),
