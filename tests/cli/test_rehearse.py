@@ -185,7 +185,7 @@ def test_goto(program: Program) -> None:
 
 
 def test_interrupted(program: Program) -> None:
-    """Ctrl-C twice ends the repair that runs, exit 130."""
+    """A second signal ends the repair that runs, exit 130."""
     program.gate("gate")
     up = program.gate("up")
     program.write("resile: 1\nname: held\nsteps:\n  a: {shell: 'true', on_failure: echo up > up; read line < gate}\n")
@@ -193,7 +193,7 @@ def test_interrupted(program: Program) -> None:
         up.wait()
         trying.send(signal.SIGINT)
         trying.until("err", "stopping: ")
-        trying.send(signal.SIGINT)
+        trying.send(signal.SIGTERM)
         assert trying.end() == 130
         assert trying.text["out"].splitlines()[-1] == "interrupted: nothing was decided"
 

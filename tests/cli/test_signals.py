@@ -57,13 +57,13 @@ def test_the_first_interrupt_lets_running_steps_finish(program: Program) -> None
 
 
 def test_the_second_interrupt_kills(program: Program) -> None:
-    """After two Ctrl-C the running step is ended, exit 130, and `resume` runs it again at no cost."""
+    """After two signals the running step is ended, exit 130, and `resume` runs it again at no cost."""
     gate = program.gate("gate")
     with start(program) as run:
         run.until("err", "hold started")
         run.send(signal.SIGINT)
         run.until("err", "stopping: ")
-        run.send(signal.SIGINT)
+        run.send(signal.SIGTERM)
         run.until("err", "resile: killing 1 running step\n")
         assert run.end() == 130
     assert effects(program) == []
@@ -74,8 +74,21 @@ def test_the_second_interrupt_kills(program: Program) -> None:
     assert effects(program) == ["done", "after", "end completed"]
 
 
+def test_a_signal_that_comes_twice_at_once_is_one(program: Program) -> None:
+    """`timeout` sends its signal to a process and to its group: the running step is waited for all the same."""
+    gate = program.gate("gate")
+    with start(program) as run:
+        run.until("err", "hold started")
+        subprocess.run(["kill", "-TERM", str(run.process.pid), str(run.process.pid)], check=True)
+        run.until("err", "stopping: waiting for 1 running step; ")
+        gate.open()
+        assert run.end() == 130
+    assert "killing" not in run.text["err"]
+    assert effects(program) == ["done"]
+
+
 def test_an_adopted_step_is_waited_for_and_killed_too(program: Program) -> None:
-    """After a resume Ctrl-C waits for a step that outlived its engine, and the second one ends it."""
+    """After a resume Ctrl-C waits for a step that outlived its engine, and the second signal ends it."""
     gate = program.gate("gate")
     with start(program) as run:
         run.until("err", "hold started")
@@ -85,7 +98,7 @@ def test_an_adopted_step_is_waited_for_and_killed_too(program: Program) -> None:
         resumed.until("err", "hold attempt adopted")
         resumed.send(signal.SIGINT)
         resumed.until("err", "stopping: waiting for 1 running step; ")
-        resumed.send(signal.SIGINT)
+        resumed.send(signal.SIGTERM)
         assert resumed.end() == 130
     assert effects(program) == []
     gate.open()

@@ -193,7 +193,7 @@ def test_a_second_signal_ends_the_steps_at_no_cost(serve: Serve, work: Work, tmp
     (pid,) = pids(tmp_path, 1)
     first.send(signal.SIGTERM)
     wait_for(lambda: "draining" in first.log())
-    first.send(signal.SIGTERM)
+    first.send(signal.SIGINT)
     assert first.end() == 0, first.log()
     assert not lives(pid)
     work(server, "second")

@@ -24,6 +24,7 @@ from msgspec import Struct
 from resile.engine.env_files import TOKEN_VARIABLE
 from resile.engine.paths import claim_output
 from resile.errors import ResileError, StoreError
+from resile.executors.signals import StopSignals
 from resile.server.access.origin import OriginGuard, is_loopback
 from resile.server.access.step_tokens import StepTokens, open_step_tokens
 from resile.server.access.tokens import TokenBook, read_token_file
@@ -193,13 +194,14 @@ class _Process:
         self._beginning: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._has_to_kill = False
+        self._signals = StopSignals()
         self._failure: BaseException | None = None
 
     async def run(self) -> None:
         """Serve until a signal comes."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
+            loop.add_signal_handler(number, self._on_signal, number)
         lag = asyncio.create_task(self._measure_lag())
         try:
             await self._server.serve([self._listener])
@@ -246,8 +248,10 @@ class _Process:
         sys.stdout.flush()
         self._context.log(f"serving on {self._url} with {self._slots} slots, output in {self._context.output}")
 
-    def _on_signal(self) -> None:
+    def _on_signal(self, number: int) -> None:
         """Stop at the first signal; end the steps at the second."""
+        if not self._signals.add(number):
+            return
         if self._stopping is None:
             self._context.log("stopping: running steps go on, another signal ends them")
             self._stopping = asyncio.create_task(self._stop())

@@ -21,6 +21,7 @@ from resile.cli.display.output import plural, say
 from resile.cli.startup import finish_loading
 from resile.core.actions import Note
 from resile.core.state import ROOT
+from resile.executors.signals import StopSignals
 from resile.model.status import STATUS_NAMES, TERMINAL, Status
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ class ProgressWatcher:
         self.debug = debug
         self._interrupt: Interrupt | None = None
         self._interrupts = 0
+        self._signals = StopSignals()
         self._before: dict[int, Any] = {}
         self.tally: Tally | None = None
         self.run = 0
@@ -242,10 +244,11 @@ class ProgressWatcher:
         """Say what the file was taken for, before the display begins."""
         say(f"resile: {text}")
 
-    def _stop(self, _number: int, _frame: object) -> None:
+    def _stop(self, number: int, _frame: object) -> None:
         """Handle a signal: the first one stops gently, the second kills the running steps."""
         assert self._interrupt is not None
-        self._interrupt(self._stopping)
+        if self._signals.add(number):
+            self._interrupt(self._stopping)
 
     def _stopping(self) -> None:
         """Tell the user the effect of a signal: no more starts, or running steps are being killed."""

@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from resile.errors import ResileError
+from resile.executors.signals import StopSignals
 from resile.executors.worker.book import Book
 from resile.executors.worker.connection import Away, Connection, Problem, Refused, Unknown
 from resile.executors.worker.messages import AHEAD, Appeal, Beat, Grant, Introduction, Welcome, Word
@@ -72,6 +73,7 @@ class Worker:
         self._is_draining = False
         self._is_over = False
         self._signals = 0
+        self._stop_signals = StopSignals()
         self._away_since: float | None = None
         self._refusal: ResileError | None = None
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -180,8 +182,10 @@ class Worker:
         )
         return 1
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Drain at the first signal; end the steps at the second."""
+        if not self._stop_signals.add(number):
+            return
         self._signals += 1
         words = ("draining: finishes what it has; another signal ends the steps", "ending the steps")
         _say(words[min(self._signals, 2) - 1])
