@@ -376,7 +376,7 @@ def test_an_interrupted_run(flows: ExplainFlows) -> None:
         run.until("err", "hold started")
         run.send(signal.SIGINT)
         run.until("err", "stopping: ")
-        run.send(signal.SIGINT)
+        run.send(signal.SIGTERM)
         assert run.end() == 130
     interrupted = ["  attempt 1: interrupted", "    then      it costs nothing, and the step runs again"]
     text = flows.explain().splitlines()
