@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from parsl.jobs.states import JobState, JobStatus
 
-from resile.executors.parsl.pools import HURRY_SECONDS, NO_SHAPE, Pool
+from resile.executors.parsl.pools import NO_SHAPE, Pool
 from resile.model.executor import ExecutorSettings
 
 
@@ -50,26 +50,6 @@ def test_blocks_that_come_and_fail_are_a_problem(tmp_path: Path) -> None:
     assert len(batch.jobs) == 8
     assert batch.pool.stuck_since == 1.0
     assert batch.pool.reason() == "a block ended before a step began in it"
-
-
-def test_a_pool_hurries_until_a_block_has_ended(tmp_path: Path) -> None:
-    """Parsl asks Slurm once in a minute: when a node has gone the pool lets it ask at each look, but not for ever."""
-    batch = Batch(tmp_path)
-    parsl = cast(Any, batch.pool._executor)
-    batch.pool.tend(1, 1.0)
-    batch.pool.hurry(1.0)
-    asked = []
-    for at in (2.0, 3.0, 1.0 + HURRY_SECONDS):
-        parsl._last_poll_time = 1.0
-        batch.pool.tend(1, at)
-        asked.append(parsl._last_poll_time == 0.0)
-    assert asked == [True, True, False]
-    batch.pool.hurry(40.0)
-    batch.end(JobState.CANCELLED)
-    batch.pool.tend(1, 41.0)
-    parsl._last_poll_time = 1.0
-    batch.pool.tend(1, 42.0)
-    assert parsl._last_poll_time == 1.0
 
 
 def test_blocks_that_work_are_replaced_at_once(tmp_path: Path) -> None:

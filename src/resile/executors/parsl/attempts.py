@@ -21,7 +21,6 @@ from resile.executors.parsl.former import Former
 from resile.executors.parsl.node import files
 from resile.executors.parsl.nodes import Happening, Key, Node, Nodes
 from resile.executors.parsl.orders import Durations, Item
-from resile.executors.parsl.pools import now
 from resile.executors.parsl.verdicts import Verdicts, missing, name_of, with_memory
 from resile.model.failure import LogRange
 from resile.model.folders import make_folder
@@ -192,8 +191,6 @@ class AttemptsOnNodes(SegmentReader, ABC):
             taken = {key: item.submission.encode() for key, item in left.items() if item.submission}
             files.append(self._orders, [b"%s %d %d %s" % (files.END, *key, name) for key, name in taken.items()])
         for key, item in left.items():
-            if item.pool is not None:
-                item.pool.hurry(now())
             self._settle(key, item, node)
         # No other attempt of these jobs starts before: the engine has not seen the reports.
         node.end_leftovers({key: item.leader for key, item in left.items()})
@@ -214,7 +211,5 @@ class AttemptsOnNodes(SegmentReader, ABC):
             assert item.ended is not None
             assert item.node is not None
             report = self._verdicts.of_ended(item.ended, item.node)
-            if item.pool is not None:
-                item.pool.hurry(now())
             with self._lock:
                 self._end(key, report)

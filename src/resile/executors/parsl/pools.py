@@ -36,8 +36,6 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as agent:
 """
 HEARTBEAT_SECONDS = 5
 HEARTBEAT_SECONDS_MAX = 30
-# So long a pool hurries Parsl, which asks Slurm once in a minute, after a node of a block has gone.
-HURRY_SECONDS = 30.0
 AGAIN_SECONDS = 1.0
 AGAIN_SECONDS_MAX = 30.0
 # A batch system that does not answer for so long stops the run.
@@ -143,7 +141,6 @@ class Pool:
         # Since when the batch system does not answer.
         self._silent_since = 0.0
         self._again_seconds = AGAIN_SECONDS
-        self._hurries_until = 0.0
 
     @property
     def is_open(self) -> bool:
@@ -217,7 +214,6 @@ class Pool:
         status = self._executor.status_facade
         for name in [name for name in self.blocks if name not in status or status[name].terminal]:
             block = self.blocks.pop(name)
-            self._hurries_until = 0.0
             # One may connect and fail all the same; one that was idle was not needed.
             if not block.has_worked and not _was_idle(status.get(name)):
                 self._note_problem(_message_of(status.get(name)) or "a block ended before a step began in it", now)
@@ -239,15 +235,9 @@ class Pool:
             block.has_worked = True
             self._again_seconds = AGAIN_SECONDS
 
-    def hurry(self, now: float) -> None:
-        """A node has gone, and so has its block: find that out soon, because another one may be needed."""
-        self._hurries_until = now + HURRY_SECONDS
-
     def _poll(self, now: float) -> None:
         """Ask the batch system how the blocks are; for a while it may not answer."""
         assert self._executor is not None
-        if now < self._hurries_until:
-            self._executor._last_poll_time = 0.0
         try:
             self._executor.poll_facade()
         except Exception as error:

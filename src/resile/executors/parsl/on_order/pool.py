@@ -151,7 +151,6 @@ class OrderedPool(Pool):
             if not name or (name in status and not status[name].terminal):
                 continue
             block, had_workers = self.blocks.pop(name), self._workers.pop(name, ())
-            self._hurries_until = 0.0
             found, text = self._end_of(block)
             if name in self._idle:
                 self._end(number, "it was idle")
