@@ -79,7 +79,10 @@ def _keep_driving(
         try:
             context.host.wait()
             return
-        except (StoreDamaged, StoreGone, StoreTooNew) as error:
+        except StoreGone:
+            # It was deleted or replaced, so nothing can be driven any more; requests are answered with that.
+            return
+        except (StoreDamaged, StoreTooNew) as error:
             fail(error)
             return
         except StoreError:
