@@ -64,10 +64,10 @@ def repaired(name: str, chance: random.Random) -> Block:
 
 
 def fan(name: str, chance: random.Random) -> Block:
-    """A map over items, and a step that needs all results."""
+    """A map over items, and a step that needs all results; the program that reads the items may be killed, too."""
     items, after = chance.randint(2, 30), f"{name}-after"
     text = (
-        f"  {name}:\n    map:\n      input: {name}.jsonl\n      steps:\n"
+        f"  {name}:\n    retry: {RETRY}\n    map:\n      input: {name}.jsonl\n      steps:\n"
         f"        - {{id: {name}-item, shell: '{SAY}; test ${{item.n}} -ge 0', retry: {RETRY}}}\n"
         f"  {after}:\n    needs: [{name}]\n    retry: {RETRY}\n"
         f"    shell: '{SAY}; test ${{steps.{name}.successful}} = {items} || echo BAD >> \"$EFFECTS\"'\n"

@@ -109,7 +109,7 @@ class ShortLeases(Runs):
             try:
                 db.execute("BEGIN IMMEDIATE; ROLLBACK")
                 return
-            except apsw.BusyError:
+            except (apsw.BusyError, apsw.ProtocolError):
                 os.kill(engine.pid, signal.SIGCONT)
             finally:
                 db.close()
