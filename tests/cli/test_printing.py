@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 import pytest
 
@@ -202,7 +203,7 @@ def test_the_counts_of_the_live_view_add_up(program: Program, columns: int) -> N
         terminal.until(counts if columns > 80 else counts[:25])
         terminal.press_ctrl_c()
         terminal.until("stopping")
-        terminal.press_ctrl_c()
+        terminal.process.send_signal(signal.SIGTERM)
         assert terminal.end() == 130
         assert max(len(line) for line in terminal.text.splitlines()) <= columns
     first = program.call("status", "1").stdout.splitlines()[1]

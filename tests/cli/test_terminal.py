@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from tests.cli.program import Program
 from tests.cli.terminal import Terminal
 
@@ -58,7 +60,7 @@ def test_a_large_run_shows_a_bar(program: Program) -> None:
 
 
 def test_ctrl_c_in_the_live_view(program: Program) -> None:
-    """Ctrl-C shows below the picture what is waited for, twice what is killed, and the hint to resume remains."""
+    """Ctrl-C shows below the picture what is waited for, a second signal what is killed, and the hint to resume remains."""
     program.gate("gate")
     up = program.gate("up")
     with Terminal(program, "run", program.write(HELD)) as terminal:
@@ -66,7 +68,7 @@ def test_ctrl_c_in_the_live_view(program: Program) -> None:
         terminal.until("▶ hold")
         terminal.press_ctrl_c()
         terminal.until("stopping: waiting for 1 running step; press Ctrl-C again to kill it")
-        terminal.press_ctrl_c()
+        terminal.process.send_signal(signal.SIGTERM)
         terminal.until("killing 1 running step")
         assert terminal.end() == 130
         assert "  resile resume 1  # go on" in terminal.text
