@@ -60,7 +60,7 @@ def test_a_large_run_shows_a_bar(program: Program) -> None:
 
 
 def test_ctrl_c_in_the_live_view(program: Program) -> None:
-    """Ctrl-C shows below the picture what is waited for, a second signal what is killed, and the hint to resume remains."""
+    """Ctrl-C shows below the picture what is waited for, a second signal what is killed; the hint to resume stays."""
     program.gate("gate")
     up = program.gate("up")
     with Terminal(program, "run", program.write(HELD)) as terminal:
