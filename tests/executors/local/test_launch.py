@@ -47,7 +47,7 @@ def test_as_many_run_at_once_as_there_are_slots(tmp_path: Path) -> None:
         starts = [report.job for report in driver.reports if isinstance(report, Started)]
         first_end = next(index for index, report in enumerate(driver.reports) if isinstance(report, Ended))
         third = next(i for i, report in enumerate(driver.reports) if isinstance(report, Started) and report.job == 3)
-    assert sorted(starts) == [1, 2, 3]
+    assert (set(starts[:2]), starts[2:]) == ({1, 2}, [3])
     assert third > first_end
     assert driver.executor.queued_count() == 0
 
