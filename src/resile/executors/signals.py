@@ -12,18 +12,16 @@ SAME_SECONDS = 0.1
 
 
 class StopSignals:
-    """Counts the requests to stop."""
+    """Tells requests to stop from their repetitions."""
 
     def __init__(self) -> None:
-        self.count = 0
         self._last = 0
         self._at = 0.0
 
     def add(self, number: int) -> bool:
-        """Count a signal; False where it repeats the last one at once."""
+        """Note a signal; False where it repeats the last one at once."""
         now = monotonic()
         if number == self._last and now - self._at < SAME_SECONDS:
             return False
         self._last, self._at = number, now
-        self.count += 1
         return True
