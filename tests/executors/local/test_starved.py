@@ -134,7 +134,8 @@ def test_an_attempt_waits_for_the_first_thread(tmp_path: Path) -> None:
             wait_for(lambda: list(Path(driver.folder, "launcher").glob("*-0-0.o")))
             assert driver.executor.reports() == []
         ends = driver.until_count(Ended, 2)
-        assert [(end.job, end.wait_status, end.spawn_error) for end in ends if isinstance(end, Ended)] == [
+        # Both run at once, so either may end first.
+        assert sorted((end.job, end.wait_status, end.spawn_error) for end in ends if isinstance(end, Ended)) == [
             (1, 0, 0),
             (2, 0, 0),
         ]
