@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from resile.core.transitions import refuse_unlisted_transitions
@@ -25,3 +27,11 @@ for _number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(_number, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Write the name of a failed test into the file that RESILE_FAILED_TESTS names; `.ci/run` reads it."""
+    names = os.environ.get("RESILE_FAILED_TESTS")
+    if names and report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        with Path(names).open("a") as file:
+            file.write(f"{report.nodeid}\n")
