@@ -42,7 +42,7 @@ listener.bind(("127.0.0.1", 0))
 listener.listen(64)
 print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
 settings = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False, "timeout_keep_alive": 60}
-config = uvicorn.Config(app, loop="asyncio", http="h11", **settings)
+config = uvicorn.Config(app, loop="asyncio", http="httptools", **settings)
 uvicorn.Server(config).run([listener])
 """
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import http.client
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from . import flows
 from .service import API, Api, Server
+
+_CHUNKED = b"POST /api/v1/check HTTP/1.1\r\nHost: {own}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def test_a_wrong_method_names_the_right_ones(api: Api) -> None:
@@ -104,6 +108,57 @@ def test_a_body_that_is_too_large_is_not_read(api: Api) -> None:
     connection.endheaders()
     assert connection.getresponse().status == 413
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "rest"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nX: ", b"y" * 60_000),
+        (b"GET /healthz HTTP/1.1\r\n", b"X: y\r\n" * 10_000),
+        (b"GET /", b"y" * 60_000),
+        (_CHUNKED + b"2\r\n{}\r\n0\r\nX: ", b"y" * 60_000),
+        (_CHUNKED + b"2\r\n{}\r\n0\r\n", b"X: y\r\n" * 10_000),
+        (_CHUNKED + b"2;", b"y" * 60_000),
+    ],
+    ids=["header", "headers", "path", "trailer", "trailers", "chunk-extension"],
+)
+def test_a_head_that_never_ends_is_refused(api: Api, head: bytes, rest: bytes) -> None:
+    """400, and the connection is closed long before the client has sent a hundred such parts."""
+    with socket.create_connection(("127.0.0.1", api.port), timeout=60) as client:
+        with suppress(ConnectionError):
+            client.sendall(head.replace(b"{own}", f"127.0.0.1:{api.port}".encode()))
+            for _ in range(100):
+                client.sendall(rest)
+        answer = bytearray()
+        with suppress(ConnectionError):
+            while part := client.recv(65_536):
+                answer += part
+    assert answer.startswith(b"HTTP/1.1 400 "), bytes(answer[:200])
+    assert api.get("/version").status == 200
+
+
+@pytest.mark.parametrize("others", [b"Host: evil\r\nHost: {own}\r\n", b"Host: {own}\r\nhost: evil\r\n"])
+def test_a_request_with_two_hosts_is_malformed(api: Api, others: bytes) -> None:
+    """400, whichever of them is the server's own name."""
+    hosts = others.replace(b"{own}", f"127.0.0.1:{api.port}".encode())
+    with socket.create_connection(("127.0.0.1", api.port), timeout=60) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\n" + hosts + b"Connection: close\r\n\r\n")
+        assert client.recv(65_536).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_large_body_may_be_followed_by_another_request(api: Api) -> None:
+    """Only heads are small: the next request on the connection is read, too, although it comes at once."""
+    body = b'{"text": "' + b"x" * 300_000 + b'"}'
+    own = f"Host: 127.0.0.1:{api.port}\r\n".encode()
+    first = b"POST /api/v1/check HTTP/1.1\r\n" + own + b"Content-Type: application/json\r\n"
+    second = b"GET /healthz HTTP/1.1\r\n" + own + b"Connection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", api.port), timeout=60) as client:
+        client.sendall(first + f"Content-Length: {len(body)}\r\n\r\n".encode() + body + second)
+        answer = bytearray()
+        while part := client.recv(65_536):
+            answer += part
+    assert answer.count(b"HTTP/1.1 200 OK") == 2
+    assert answer.endswith(b'{"status":"ok"}')
 
 
 def test_a_workflow_with_errors_is_refused_with_all_of_them(api: Api) -> None:

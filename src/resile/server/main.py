@@ -31,6 +31,7 @@ from resile.server.access.tokens import TokenBook, read_token_file
 from resile.server.app import Application
 from resile.server.context import ServerContext
 from resile.server.lock import ServerLock
+from resile.server.requests.connection import BoundedConnection
 from resile.server.stores import Stores
 from resile.server.streams.watcher import Watcher
 from resile.store.open import database_file, default_output, open_store
@@ -178,7 +179,7 @@ class _Process:
         config = uvicorn.Config(
             self._app,
             loop="asyncio",
-            http="h11",
+            http=BoundedConnection,
             ws="none",
             lifespan="off",
             log_config=None,
