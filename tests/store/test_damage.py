@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -15,7 +16,7 @@ import pytest
 from resile.store.errors import StoreError, StoreGone
 from resile.store.lease import boot_seconds
 from resile.store.sqlite.store import SqliteStore
-from resile.store.sqlite.witness import Witness
+from resile.store.sqlite.witness import RUNS_MAX, Witness
 from tests.store.child import ROOT, Child
 from tests.store.samples import DEFINITION, batch, entry, job, new_run, run_row, wait_for
 
@@ -25,6 +26,16 @@ import os, sys
 from resile.store.sqlite.store import SqliteStore
 from tests.store.samples import DEFINITION, run_row
 SqliteStore(sys.argv[1]).create_run(run_row(), DEFINITION, [])
+os.kill(os.getpid(), 9)
+"""
+# Makes many runs, and is killed.
+MAKE_MANY_RUNS = """
+import os, sys
+from resile.store.sqlite.store import SqliteStore
+from tests.store.samples import DEFINITION, run_row
+store = SqliteStore(sys.argv[1])
+for _ in range(300):
+    store.create_run(run_row(), DEFINITION, [])
 os.kill(os.getpid(), 9)
 """
 HINT = (
@@ -80,6 +91,27 @@ def test_a_closed_store_is_one_file(path: str) -> None:
     copy = str(Path(path).parent / "copy.db")
     shutil.copyfile(path, copy)
     assert seen(copy, run) == [1, 2, 3, 4, 5]
+
+
+def test_the_last_of_many_runs_is_missed(path: str) -> None:
+    """A server writes more runs than a file has room to note: the last ones are noted, and their loss shows."""
+    subprocess.run([sys.executable, "-c", MAKE_MANY_RUNS, path], cwd=ROOT, check=False)
+    assert sorted(Witness(path).known_events()) == [0, *range(301 - RUNS_MAX, 301)]
+    os.unlink(f"{path}-wal")
+    assert refusal(path, readonly=False).code == "store-damaged"
+
+
+def test_what_killed_engines_noted_makes_room(path: str) -> None:
+    """A file whose attributes are all taken by runs of the past still knows the last run."""
+    SqliteStore(path).close()
+    with suppress(OSError):
+        for run in range(1, 10_000):
+            os.setxattr(path, f"user.resile.{run}", b"7")
+    full = max(Witness(path).known_events())
+    assert full < 9_999
+    Witness(path).remember(20_000, 3)
+    known = Witness(path).known_events()
+    assert (known[20_000], known[0], max(run for run in known if run < 20_000)) == (3, 0, full)
 
 
 def test_the_first_of_two_to_close_leaves_the_wal(path: str) -> None:

@@ -7,6 +7,9 @@ SQLite takes a WAL that is missing, cut or damaged for one that ends earlier, an
 The attributes then know more than the database, so opening it fails instead of running steps again. They cost no sync:
 each is written after its commit is on disk, so it never promises more than the disk has. They stay with the file where
 others checkpoint it or move it; copies and backups have none. A file system without attributes has no witness.
+
+The WAL is one sequence: where something of it is missing, all that follows is, too. So only the runs that were written
+last have attributes, because a file system may have room for about a hundred.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ WAL = "-wal"
 JOURNAL = "-journal"
 PAGE_BYTES_MIN = 512
 RECENT_SECONDS_MAX = 60.0
+RUNS_MAX = 48
+# For each file the runs that this process has noted, the latest last: all its connections write the same attributes.
+_noted: dict[str, dict[int, None]] = {}
 
 
 class Witness:
@@ -80,15 +86,43 @@ class Witness:
 
     def remember(self, run: int, seq: int) -> None:
         """Note that events up to this one are durable."""
+        try:
+            self._note(run, seq)
+        except OSError:
+            with suppress(OSError):
+                # There is no room left, because engines that were killed have left theirs.
+                self._make_room()
+                self._note(run, seq)
+
+    def _note(self, run: int, seq: int) -> None:
+        """Write the attribute of a run, and remove that of the one that was noted before all others."""
+        os.setxattr(self.path, f"{_PREFIX}{run}", b"%d" % seq)
+        if not run:
+            return
+        noted = _noted.setdefault(self.path, {})
+        noted.pop(run, None)
+        noted[run] = None
+        if len(noted) > RUNS_MAX:
+            oldest = next(iter(noted))
+            del noted[oldest]
+            self._remove(oldest)
+
+    def _make_room(self) -> None:
+        """Remove the attributes of runs that another process has noted, but the newest."""
+        others = sorted(run for run in self.known_events() if run and run not in _noted.get(self.path, {}))
+        for run in others[:-RUNS_MAX]:
+            self._remove(run)
+
+    def _remove(self, run: int) -> None:
+        """Remove the attribute of a run, if it has one."""
         with suppress(OSError):
-            os.setxattr(self.path, f"{_PREFIX}{run}", b"%d" % seq)
+            os.removexattr(self.path, f"{_PREFIX}{run}")
 
     def forget(self, only: int | None = None) -> None:
         """Forget the runs, because the database itself holds all of them, without its WAL; or one that is deleted."""
-        with suppress(OSError):
-            for run in self.known_events():
-                if run and only in (None, run):
-                    os.removexattr(self.path, f"{_PREFIX}{run}")
+        for run in self.known_events():
+            if run and only in (None, run):
+                self._remove(run)
 
 
 def _is_recent(path: str) -> bool:
