@@ -8,10 +8,11 @@ a new database: each transition is on disk, flushed, before what follows from it
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,8 +96,15 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def reset(folder: Path) -> None:
-    """Forget what an earlier run of any tool left behind."""
-    shutil.rmtree(folder / "state", ignore_errors=True)
+    """Put what an earlier run of any tool left behind out of the way.
+
+    It is deleted when all is measured. ext4 does not use the inodes again of files that were deleted in the last
+    minutes, and its search for others made each new folder several times as expensive as on a disk that is left alone.
+    """
+    before = folder / "before"
+    before.mkdir(exist_ok=True)
+    with suppress(FileNotFoundError):
+        (folder / "state").rename(before / str(time.monotonic_ns()))
     (folder / "state").mkdir()
     (folder / ".ninja_log").unlink(missing_ok=True)
     (folder / FIRST_STEP).unlink(missing_ok=True)
