@@ -22,7 +22,7 @@ def lose(executor: ParslExecutor, *jobs: int, submission: str) -> None:
     """Say that Parsl has lost the task with the first attempts of these jobs."""
     future: Future[None] = Future()
     pool = cast(Pool, SimpleNamespace(tasks=1))
-    future.add_done_callback(executor._wakes(pool, [(job, 1) for job in jobs], submission))
+    future.add_done_callback(executor._make_callback(pool, [(job, 1) for job in jobs], submission))
     future.set_exception(ConnectionError("the manager is gone"))
 
 

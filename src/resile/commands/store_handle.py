@@ -1,4 +1,4 @@
-"""The store of a client: opened on first use, read-only unless a command writes."""
+"""The store of a client: opened when a command first uses it, read-only unless the command writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class StoreHandle:
-    """An open store, or the store that `db` names: opened for reading first, and for writing when a command writes."""
+    """An open store, or the store that `db` names: the handle opens that one, for writing only if a command writes."""
 
     def __init__(self, db: str | None = None, store: SharedStore | None = None) -> None:
         self._db = db
@@ -20,7 +20,7 @@ class StoreHandle:
         self._is_writable = store is not None
 
     def exists(self) -> bool:
-        """Does the store exist, so that it may have runs?"""
+        """Does the store exist? If not, it has no runs."""
         return self._store is not None or exists(self._db)
 
     def default_output(self) -> str:
@@ -33,14 +33,14 @@ class StoreHandle:
             self._store = open_store(self._db, readonly=True)
         return self._store
 
-    def doubt(self) -> SharedStore:
-        """The store, open for reading, even if events of it are lost."""
+    def read_unverified(self) -> SharedStore:
+        """The store, open for reading without the check that all its events are there."""
         if self._store is None:
             self._store = open_store(self._db, readonly=True, verify=False)
         return self._store
 
     def write(self) -> SharedStore:
-        """The store, open for writing; a missing one is not created, because the run can't be in it."""
+        """The store, open for writing. A missing one is not created: the run that the command is about is not in it."""
         return self._open(readonly=not exists(self._db))
 
     def create(self) -> SharedStore:
@@ -48,7 +48,7 @@ class StoreHandle:
         return self._open(readonly=False)
 
     def _open(self, *, readonly: bool) -> SharedStore:
-        """Open the store in this mode, replacing a read-only one."""
+        """Open the store in this mode, unless it is open for writing already; close one that is open for reading."""
         if self._store is None or not self._is_writable:
             self.close()
             self._store = open_store(self._db, readonly=readonly)

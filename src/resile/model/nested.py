@@ -60,10 +60,10 @@ def workflows_within(workflow: Workflow) -> Iterator[Workflow]:
             continue
         seen.add(id(one))
         yield one
-        found += _children([*one.steps, one.end])
+        found += _inner_workflows([*one.steps, one.end])
 
 
-def _children(work: list[Step]) -> Iterator[Workflow]:
+def _inner_workflows(work: list[Step]) -> Iterator[Workflow]:
     """The workflows that these steps run, at any depth of fan-outs and repairs."""
     while work:
         found, work = steps_with_inner_workflows(work), []
@@ -76,14 +76,14 @@ def _children(work: list[Step]) -> Iterator[Workflow]:
 
 
 def handler_steps(step: Step) -> Iterator[Step]:
-    """The steps that repair a step's failures or follow its success."""
+    """The steps of the handlers of a step: those that repair its failures, and those that run after its success."""
     for rule in step.rules:
         yield from rule.repair.steps if rule.repair is not None else ()
     yield from step.on_success.steps if step.on_success is not None else ()
 
 
 def path_part(name: str) -> str:
-    """A name as a part of a path such as `outer[3]/inner`: marks of a path are escaped, so no two paths are equal."""
+    """Escape a name for a path such as `outer[3]/inner`, so that different names never give the same path."""
     if "/" not in name and "[" not in name and "\\" not in name:
         return name
     return name.replace("\\", "\\\\").replace("/", "\\/").replace("[", "\\[")
@@ -98,8 +98,8 @@ def in_item(scope: str) -> bool:
 def step_name(scope: str, step: str) -> str:
     """The step's name, after its scope unless that is the run itself: `test`, `process[3]/test`, `inner/test`.
 
-    Commands of a handler that have no name are named after their key (`on_failure-1`), so the scope's own key is left
-    out: `test/on_failure-1`.
+    A handler's command without a name is named after its key, `on_failure-1`. The same key at the end of its scope,
+    `test.on_failure`, is then left out: `test/on_failure-1`.
     """
     if scope in ("", "root"):
         return step
@@ -108,17 +108,21 @@ def step_name(scope: str, step: str) -> str:
 
 
 def names_of(scope: str, step: str) -> tuple[str, ...]:
-    """Every name by which a call may mean a step: the bare one, the full one, and the full one with or without keys."""
+    """All names by which a user may refer to a step.
+
+    They are its own name, the one that `step_name` gives, and its own name after its scope with or without the scope's
+    key: `on_failure-1`, `test/on_failure-1`, `test.on_failure/on_failure-1`.
+    """
     if scope in ("", "root"):
         return (step,)
     return step, step_name(scope, step), f"{scope}/{step}", f"{scope.rpartition('.')[0]}/{step}"
 
 
 def job_key(run: int, job: int) -> int:
-    """The number of a job of a run among the jobs of all runs, for interfaces that know jobs by one number."""
+    """A number for a job that no job of any other run has, for interfaces that identify a job by one number."""
     return run * _JOBS_MAX + job
 
 
 def split_job_key(key: int) -> tuple[int, int]:
-    """The run and the job that such a number means."""
+    """The run and the job that a number of `job_key` stands for."""
     return divmod(key, _JOBS_MAX)

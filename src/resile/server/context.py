@@ -1,4 +1,4 @@
-"""What all endpoints of a server share."""
+"""The parts of a server that all its endpoints use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ServerContext:
-    """The parts of a running server; what `begin` adds is there before the first endpoint is called."""
+    """The parts of a running server. `begin` sets those without a value before the first endpoint is called."""
 
     host: Host
     tally: Tally
@@ -40,7 +40,7 @@ class ServerContext:
         self.guard = guard
         self.output = output
         self.is_stopping = False
-        # How late the event loop was at its last turn.
+        # How late the event loop woke up at the last measurement.
         self.loop_lag_seconds = 0.0
 
     def log(self, text: str) -> None:

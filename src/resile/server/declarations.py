@@ -1,12 +1,13 @@
-"""Declarations of routes: the same ones validate requests and make the OpenAPI document.
+"""How routes are declared; the server validates requests by the declarations and makes its OpenAPI document of them.
 
-A handler is called with a `Request`. `runs` says where:
+The server calls the handler of a route with a `Request`. `runs` says where:
 
     "read"     in a thread with a connection for reading: request.client, request.store
     "write"    in a thread with a connection for writing, likewise
     "loop"     on the event loop, a coroutine that must not block: it uses request.server.stores
 
-It returns a document, which is answered with the first status of `answers`, or a `Reply`, or a response of Starlette.
+The handler returns a document, which the server sends with the first status of `answers`, or a `Reply`, or a response
+of Starlette.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 class Answer(Struct, frozen=True):
-    """A successful answer: what it has, as a type, and its media type; `headers` are described by name."""
+    """A successful answer: the type of its document and its media type; `headers` has their names and descriptions."""
 
     about: str
     document: Any = None
@@ -42,7 +43,7 @@ class Answer(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """An answer with another status than the first, or with headers; None is an empty body."""
+    """An answer with headers, or with another status than the first of its route; None is an empty body."""
 
     document: Any
     status: int
@@ -50,7 +51,7 @@ class Reply(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """A validated request: the values of its path, its query and body as the declared types, and who asks."""
+    """A validated request: the values in its path, its query and body in the declared types, and its caller."""
 
     server: ServerContext
     identity: Identity
@@ -62,9 +63,9 @@ class Request(Struct, frozen=True):
     hung_up: Callable[[], Awaitable[None]] | None = None
     """Waits until the caller has closed the connection."""
     call: str = ""
-    """The name of a call with an idempotency key; runs and requests that it makes keep it."""
+    """The name of a call with an idempotency key; the store keeps it with the runs and requests that the call makes."""
     is_repeated: bool = False
-    """May a server that is gone have carried this call out before?"""
+    """May a server that has exited since have carried out this call before?"""
 
     @property
     def client(self) -> Client:
@@ -85,18 +86,22 @@ class Request(Struct, frozen=True):
         return self.connection.tables
 
     def number(self, name: str) -> int:
-        """A value of the path that is a number."""
+        """The value in the path with this name, as a number."""
         return int(self.path[name])
 
 
 class Route(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
-    A value of the path is a whole number unless `texts` names it. `role` None is open to all. `also_at_root` is also
-    offered without the base path. `problems` are the codes that are its own; `shows_secret` marks an answer that must
-    not be stored. Steps may call one that `is_for_steps` with the token of their run, where {run} is that run.
-    One that `answers_while_stopping` is answered until the runs are handed back; one that `is_frequent`
-    is logged only where it is refused.
+    A value in the path is a whole number unless `texts` names it.
+
+        role                    the role that a caller must have; None: all may call it, without a token
+        problems                the codes of its errors, besides those that every route has
+        at_root, also_at_root   it has no base path; it is offered without it, too
+        shows_secret            the answer must not be stored
+        is_for_steps            steps may call it with the token of their run, if {run} in the path is that run
+        answers_while_stopping  a server that stops answers it, and refuses other calls that change something
+        is_frequent             the server logs only calls that it refuses
     """
 
     method: str
@@ -120,7 +125,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def paths(self) -> list[str]:
-        """The whole paths of the route."""
+        """The paths of the route, with the base path where it has one."""
         if self.at_root:
             return [self.path]
         return [BASE + self.path, self.path] if self.also_at_root else [BASE + self.path]
@@ -143,7 +148,7 @@ class Items(Struct, Generic[T], frozen=True):
 
 
 class Page(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which part of a list: at most `limit` items after the place that `cursor` names, a `next_cursor` of before."""
+    """Which part of a list: at most `limit` items, from where `cursor` points: the `next_cursor` of an earlier page."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     cursor: str = ""

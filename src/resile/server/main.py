@@ -2,8 +2,8 @@
 
     lock -> store -> tokens -> output -> socket -> host -> "listening on URL" ... SIGTERM -> host stops -> exit 0
 
-After the first signal nothing new starts, what is decided is written and the runs are handed back; their steps go on
-and are adopted by the next server of this machine. A second signal ends the steps.
+After the first signal the server starts nothing new, writes what it has decided, and gives up the leases of its runs.
+Their steps go on, and the next server on this machine adopts them. A second signal ends the steps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from resile.store.open import database_file, default_output, open_store
 from resile.store.server_tables import SharedStore
 
 STOP_SECONDS_MAX = 8.0
-# How long open connections may take to end once the runs are handed back.
+# How long the server waits for open connections once it has handed the runs back.
 CLOSE_SECONDS_MAX = 1
 LAG_SECONDS = 1.0
 BACKLOG = 2048
@@ -76,10 +76,10 @@ def serve(settings: ServerSettings) -> int:
 
 
 def _serve(settings: ServerSettings, store: SharedStore) -> int:
-    """Serve a database that no other server of this machine serves."""
+    """Serve an open database; the caller holds its lock, so that no other server on this machine serves it."""
     output = os.path.abspath(settings.output or default_output(settings.db))
     claim_output(output)
-    tokens = _tokens(settings, store, open_step_tokens(output))
+    tokens = _load_tokens(settings, store, open_step_tokens(output))
     scheme = _scheme(settings)
     listener = _listen(settings.host, settings.port)
     name = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -89,8 +89,8 @@ def _serve(settings: ServerSettings, store: SharedStore) -> int:
     return 0
 
 
-def _tokens(settings: ServerSettings, store: SharedStore, steps: StepTokens) -> TokenBook:
-    """The tokens that count; a server that others can reach needs one."""
+def _load_tokens(settings: ServerSettings, store: SharedStore, steps: StepTokens) -> TokenBook:
+    """Load the tokens that the server accepts; a server that other machines can reach must have one."""
     local = is_loopback(settings.host)
     found = read_token_file(settings.token_file) if settings.token_file else ()
     book = TokenBook(found, steps=steps, is_loopback=local)
@@ -103,7 +103,7 @@ def _tokens(settings: ServerSettings, store: SharedStore, steps: StepTokens) -> 
 
 
 def _scheme(settings: ServerSettings) -> str:
-    """http, or https where there is a certificate, which must be usable."""
+    """`https` if the settings have a certificate, which must load; else `http`."""
     if not settings.tls_cert and not settings.tls_key:
         return "http"
     if not settings.tls_cert or not settings.tls_key:
@@ -117,10 +117,10 @@ def _scheme(settings: ServerSettings) -> str:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens at this address; 0 takes a free port."""
+    """Open a socket that listens at this address; port 0 takes a free one."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # With its protocol: asyncio turns Nagle's algorithm off only for sockets that it knows to be TCP.
+        # Name the protocol: asyncio turns Nagle's algorithm off only for sockets that it knows to be TCP.
         listener = socket.socket(family, kind, protocol or socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -133,18 +133,18 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class _Uvicorn(uvicorn.Server):
-    """The HTTP server; signals are ours, and it says when it accepts connections."""
+    """The HTTP server. It leaves signals to `_Process`, and calls `started_up` when it accepts connections."""
 
     def __init__(self, config: uvicorn.Config, started_up: Callable[[], None]) -> None:
         super().__init__(config)
         self._started_up = started_up
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Leave the signals alone."""
+        """Install no signal handlers."""
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept connections, and say so."""
+        """Start to accept connections, then call `started_up`."""
         await super().startup(sockets)
         self._started_up()
 
@@ -217,7 +217,7 @@ class _Process:
             self._context.log("stopped")
 
     async def _begin(self) -> None:
-        """Load the endpoints and the host; a server that can't drive runs ends."""
+        """Load the endpoints and start the host; if that fails, the server exits."""
         from resile.server.begin import begin
 
         loop = asyncio.get_running_loop()
@@ -235,12 +235,12 @@ class _Process:
         self._app.open(routes)
 
     def _fail(self, error: BaseException) -> None:
-        """End with an error: the runs can't be driven any more."""
+        """End the server with an error, because its host can no longer drive the runs."""
         self._failure = error
         self._server.should_exit = True
 
     def _announce(self) -> None:
-        """Say that connections are accepted, and begin to drive."""
+        """Print the address, and begin to drive runs; the server accepts connections by now."""
         self._beginning = asyncio.create_task(self._begin())
         text = f"listening on {self._url}"
         if self._settings.json:
@@ -285,7 +285,7 @@ class _Process:
             self._server.should_exit = True
 
     async def _measure_lag(self) -> None:
-        """Measure how late the event loop is."""
+        """Measure again and again how late the event loop wakes up."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + LAG_SECONDS

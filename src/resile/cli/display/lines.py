@@ -225,7 +225,7 @@ class Lines(Display):
 
     def _resume_line(self, data: dict[str, Any]) -> str:
         """The line of a resume or a new epoch: how much of the run is already done."""
-        before, total = self._tally.before, plural(self._tally.total, "step")
+        before, total = self._tally.done_before, plural(self._tally.total, "step")
         if "redrive" in data:
             return f"{plural(data['redrive'], 'dead letter')} tried again"
         return (

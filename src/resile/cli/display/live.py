@@ -164,7 +164,8 @@ class Live(Display):
         rows: list[_Row] = []
         inner: list[_Row] = []
         messages = {
-            note.job: _message(note) for note in (*list(self._tally.recent), *list(self._tally.failing.values()))
+            note.job: _message(note)
+            for note in (*list(self._tally.recent_failures), *list(self._tally.failing.values()))
         }
         for job in list(state.jobs.values()):
             step = state.step_of(job)
@@ -203,7 +204,7 @@ class Live(Display):
         rest = [Text(f"  and {more} more running", "dim")] if more > 0 else []
         failing = [note for note in list(tally.failing.values()) if note.job not in tally.running]
         answered = [_line(f"↻ {_failure_text(note)}", "yellow") for note in failing[-RECOVERING_SHOWN_MAX:]]
-        failed = [_line(f"✘ {_failure_text(note)}", "red") for note in list(tally.recent)]
+        failed = [_line(f"✘ {_failure_text(note)}", "red") for note in list(tally.recent_failures)]
         bar = Table.grid(expand=True)
         bar.add_row(ProgressBar(total=max(1, tally.total), completed=tally.done))
         maps = self._progress.running(self._state, now)

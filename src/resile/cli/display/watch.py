@@ -10,7 +10,7 @@ meaning: a closed terminal ends the engine, the steps go on, and `resile resume`
 
 from __future__ import annotations
 
-# `_signal`, because `signal` makes enumerations of all signals, which costs a hundredth of a short run.
+# Not `signal`: it builds enumerations of all signals, which takes 1 % of the time of a short run.
 from _signal import SIGINT, SIGTERM
 from _signal import signal as set_handler
 from collections import Counter, deque
@@ -45,9 +45,9 @@ class Tally:
     """Counts of a run: its steps by status, the running attempts, and the latest failures.
 
     Only steps of the workflow itself are counted, not those inside items and child workflows, so that `done`, `active`,
-    `recovering`, `parked` and `waiting` add up to `total`. `before` is the number of steps that had ended when the
-    engine took over the run, or that a new epoch keeps. `failing` has the last failed attempt of each job whose failure
-    is being answered, `recent` the latest failures that stand.
+    `recovering`, `parked` and `waiting` add up to `total`. `done_before` is the number of steps that had ended when the
+    engine took over the run, or that a new epoch keeps. `failing` has the last failed attempt of each job that waits
+    for a retry or a repair. `recent_failures` has the latest failures of steps that failed for good or are parked.
     """
 
     def __init__(self, state: State) -> None:
@@ -56,7 +56,7 @@ class Tally:
         self.counts: Counter[str] = Counter()
         self.running: dict[int, Note] = {}
         self.failing: dict[int, Note] = {}
-        self.recent: deque[Note] = deque(maxlen=RECENT_MAX)
+        self.recent_failures: deque[Note] = deque(maxlen=RECENT_MAX)
         self._settled: dict[int, str] = {}
         self._end = state.workflow.end.name
         for job in state.jobs.values():
@@ -67,8 +67,8 @@ class Tally:
                 began, step = state.times(job)[0] or 0.0, state.step_of(job).name
                 self.running[job.id] = Note(0, began, "attempt_started", "root", step, job.id, job.attempt)
             elif job.status in TERMINAL or job.status is Status.pending_failed:
-                self._settle(job.id, _word(STATUS_NAMES[job.status], job.recovered, job.tolerated))
-        self.before = self.done
+                self._settle(job.id, _count_of_status(STATUS_NAMES[job.status], job.recovered, job.tolerated))
+        self.done_before = self.done
 
     @property
     def done(self) -> int:
@@ -82,7 +82,7 @@ class Tally:
 
     @property
     def recovering(self) -> int:
-        """The number of steps whose failure is being answered: they wait for a retry, or a handler runs."""
+        """The number of failed steps that wait for a retry, or whose handler runs."""
         return self._of_workflow(self.failing)
 
     @property
@@ -127,7 +127,7 @@ class Tally:
                 self.running.pop(note.job, None)
                 failed = self.failing.pop(note.job, None)
                 if kind in ("step_failed", "step_parked"):
-                    self.recent.append(note if "message" in note.data or failed is None else failed)
+                    self.recent_failures.append(note if "message" in note.data or failed is None else failed)
                 if note.scope == "root" and note.step != self._end:
                     tolerated = bool(note.data.get("tolerated"))
                     self._settle(note.job, "tolerated" if tolerated else SETTLED[kind])
@@ -138,14 +138,14 @@ class Tally:
                 self._start_over(note.data["failed_only"])
 
     def _start_over(self, failed_only: bool) -> None:
-        """Start a new epoch: completed steps stay, or none do."""
+        """Start a new epoch: count no step as ended, or with `failed_only` the completed ones only."""
         self.running.clear()
         self.failing.clear()
         for job, word in list(self._settled.items()):
             if not failed_only or word not in ("completed", "recovered"):
                 del self._settled[job]
                 self.counts[word] -= 1
-        self.before = self.done
+        self.done_before = self.done
 
     def _settle(self, job: int, word: str) -> None:
         """Count a step that ended."""
@@ -156,8 +156,8 @@ class Tally:
         self.counts[word] += 1
 
 
-def _word(status: str, recovered: bool, tolerated: bool) -> str:
-    """The count that a job belongs to if it ended before this process watched the run."""
+def _count_of_status(status: str, recovered: bool, tolerated: bool) -> str:
+    """The word under which `counts` has a job that ended before this process watched the run."""
     if status == "completed":
         return "recovered" if recovered else "completed"
     if status == "failed":
@@ -166,20 +166,20 @@ def _word(status: str, recovered: bool, tolerated: bool) -> str:
 
 
 class Display:
-    """Shows the progress of a run; by itself only urgent messages."""
+    """Shows the progress of a run. This base class shows only urgent messages."""
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
-        """Begin: the run has an id."""
+        """Show that the run has begun; `run` is its id."""
 
     def show(self, notes: list[Note]) -> None:
-        """Show events that are durable and counted."""
+        """Show events that are on disk, after `tally` has counted them."""
 
     def announce(self, text: str) -> None:
         """Show an urgent message; called from a signal handler."""
         say(f"resile: {text}")
 
     def finish(self) -> None:
-        """End: the engine has left the run."""
+        """Clean up the display; the engine has stopped driving the run."""
 
 
 class JsonDisplay(Display):
@@ -221,7 +221,7 @@ class ProgressWatcher:
             self._display.finish()
 
     def on_start(self, run: int, state: State, interrupt: Interrupt) -> None:
-        """Begin watching: the run has an id, and from here on Ctrl-C stops it gently."""
+        """Begin to watch the run with this id; from here on the first Ctrl-C starts no more steps."""
         finish_loading()
         self.run = run
         self._interrupt = interrupt
@@ -241,17 +241,17 @@ class ProgressWatcher:
         self._display.announce(text)
 
     def introduce(self, text: str) -> None:
-        """Say what the file was taken for, before the display begins."""
+        """Print which system the file was taken to be for, before the display begins."""
         say(f"resile: {text}")
 
     def _stop(self, number: int, _frame: object) -> None:
-        """Handle a signal: the first one stops gently, the second kills the running steps."""
+        """Handle a signal: after the first one the engine starts no more steps, the second kills those that run."""
         assert self._interrupt is not None
         if self._signals.add(number):
             self._interrupt(self._stopping)
 
     def _stopping(self) -> None:
-        """Tell the user the effect of a signal: no more starts, or running steps are being killed."""
+        """Tell the user the effect of a signal: the run waits for its running steps, or they are being killed."""
         self._interrupts += 1
         running = 0 if self.tally is None else self.tally.busy
         if self._interrupts == 1:

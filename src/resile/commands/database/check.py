@@ -39,7 +39,7 @@ def check_database(stores: StoreHandle, runs: Sequence[int] = (), *, accept: boo
     found: list[RunCheck] = []
     identity = ""
     try:
-        store = stores.doubt()
+        store = stores.read_unverified()
         problems += store.find_damage()
         identity = store.identity()
         for row in [row_of(store, run) for run in runs] or store.runs(RUNS_MAX)[::-1]:

@@ -1,9 +1,9 @@
-"""`resile prune`: deletes runs that have ended, with all that they left, and gives the space back.
+"""`resile prune`: deletes runs that have ended, with their files, and gives the disk space back.
 
     select --> for each run: its lease --> its files --> its rows, in one transaction --> the database made smaller
 
-A run that is being driven, by a redrive of its letters for example, stays. An interruption between files and rows
-leaves a run without output; the same command then deletes the rest.
+A run that an engine drives, for example to redrive its dead letters, stays. If the command is interrupted between
+files and rows, the run stays without its output; the same command then deletes the rest.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from resile.store.server_tables import SharedStore
 
 
 class PruneFilter(Struct, frozen=True):
-    """Which ended runs to delete: all conditions that are given must hold.
+    """Selects the ended runs to delete: all conditions that are given must hold.
 
-    `older_than_seconds` counts from the end of a run. `keep_last` keeps the newest runs of those that the workflow and
-    the statuses select.
+    `older_than_seconds` counts from the end of a run. `keep_last` keeps that many of the runs that `workflow` and
+    `statuses` select: the newest ones.
     """
 
     older_than_seconds: float | None = None
@@ -74,7 +74,7 @@ def prune(stores: StoreHandle, only: PruneFilter, *, dry_run: bool = False) -> P
 
 
 def delete_run(store: SharedStore, number: int) -> None:
-    """Delete one run that has ended, with its logs and letters."""
+    """Delete one run that has ended, with its log, files and dead letters."""
     row = row_of(store, number)
     if row.status not in RUN_ENDED:
         hint = f"`resile cancel {number}` ends it"
@@ -96,7 +96,7 @@ def _select(store: SharedStore, only: PruneFilter) -> Iterator[RunRow]:
 
 
 def _delete(store: SharedStore, row: RunRow) -> int:
-    """Delete one run; return the bytes of its files. Raises LeaseHeld if the run is being driven."""
+    """Delete one run; return the bytes of its files. Raises LeaseHeld if an engine drives the run."""
     lease = take(store, row.id)
     try:
         current = store.run(row.id)
@@ -115,16 +115,17 @@ def _delete(store: SharedStore, row: RunRow) -> int:
 
 
 def _files(store: SharedStore, row: RunRow) -> list[str]:
-    """The files of a run. Those of a version that gave databases no names stay: they may be another database's.
+    """The files and folders of a run to delete.
 
-    The folder in which its steps worked stays while another run of the same definition works there.
+    None for a run in a database that had no identity yet: files of that age may belong to another database. The folder
+    in which the steps worked stays while another run uses it.
     """
     if not row.output or not store.identity(row.id):
         return []
     is_own = is_work_folder(row.directory, row.output) and store.count_runs_in(row.directory) == 1
     own = [row.directory] if is_own else []
     files = files_of_run(row.output, row.id)
-    # What workers wrote to a folder of theirs, while the links to it are there.
+    # First the shared folders of workers: the links in the run's own files lead to them.
     return [*(folder for path in files for folder in shared_folders(path)), *files, *own]
 
 

@@ -1,4 +1,4 @@
-"""The document of `recover`: what was found about each failure, and what was done about it."""
+"""The document of `recover`: what it found about each failure, and what it did."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Granted(Struct, frozen=True, kw_only=True):
 
 
 class PlannedRecovery(Struct, frozen=True, kw_only=True):
-    """One failed job: why it failed, what it had, what it gets next, and the steps that run `again` because of it.
+    """One failed job: why it failed, what it was granted, what it gets next, and which steps run `again` because of it.
 
-    `action` says what becomes of it: it runs again (`retry`), waits for a judgement (`park`), or stays as it is.
-    `round` is the round whose plan this is.
+    `action` says what `recover` does with the job: run it again (`retry`), park it for a judgement (`park`), or leave
+    it as it is (`stay`). `round` counts the rounds of recovery from 1.
     """
 
     job: int
@@ -37,9 +37,9 @@ class PlannedRecovery(Struct, frozen=True, kw_only=True):
 
 
 class Recovered(Document, frozen=True, kw_only=True):
-    """A run after `recover`: its status, how many rounds there were, and the plans of these.
+    """A run after `recover`: its status, how many rounds there were, and their plans.
 
-    What was done in earlier rounds stands first, then every failure of the last plan.
+    `plan` has first what earlier rounds did, then every failed or parked job of the last round.
     """
 
     run: int

@@ -2,8 +2,9 @@
 
     keys (keys/) -> steps (step) -> scopes, edges and names (scope, graph/) -> references (reference_checks)
 
-`mode: mapreduce` is one list of steps: those of `setup`, a step called `map`, those of `reduce`. Every key either
-changes the model or is refused. The compiler reports all findings at once; if one is an error, it builds no workflow.
+A file with `mode: mapreduce` becomes one list of steps: those of `setup`, a step called `map`, those of `reduce`.
+Every key either changes the model or is refused. The compiler reports all findings at once; if one is an error, it
+builds no workflow.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.context import Defaults, NativeReading, Readers
-from resile.dialects.native.graph.edges import report_strangers
+from resile.dialects.native.graph.edges import report_unknown_names
 from resile.dialects.native.keys.ir import lift_ir
 from resile.dialects.native.keys.steps import TABLES as TABLES
 from resile.dialects.native.keys.steps import WORKFLOW
@@ -31,8 +32,8 @@ from resile.model.workflow import EDITION, Noop, Step, Workflow
 
 MAP_STEP = "map"
 _PHASES = ("setup", "map", "reduce")
-_UNUSED_REPORTED = frozenset({"error_policy", "handlers", "failure_handlers"})
-_AS_THEY_ARE = (
+_KEYS_REPORTED_IF_UNUSED = frozenset({"error_policy", "handlers", "failure_handlers"})
+_COPIED_FIELDS = (
     "inputs", "secrets", "env", "env_files", "max_parallel", "grace_seconds", "templates", "failure_key", "memory_file",
     "memory_namespace", "cluster", "condition_errors", "monitor_seconds", "executor"
 )  # fmt: skip
@@ -57,18 +58,18 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
 
         refuse_settings_of_run(reading, root)
     reading.language = language_named(fields.get("templates", "dollar"))
-    within = Defaults(fields.get("shell_program", "sh"), errexit=fields.get("errexit", reading.errexit))
-    _read_ladder(reading, fields, within)
+    defaults = Defaults(fields.get("shell_program", "sh"), errexit=fields.get("errexit", reading.errexit))
+    _read_ladder(reading, fields, defaults)
     is_mapreduce = "mode" in root.entries
     named = _mapreduce(reading, root, fields) if is_mapreduce else _steps(reading, root, fields)
-    drafts = read_drafts(reading, named, within)
+    drafts = read_drafts(reading, named, defaults)
     end = drafts.pop("end", None)
     steps = settle(reading, drafts, is_mapreduce or isinstance(fields.get("steps"), Sequence))
     for step in steps:
         if step.in_order:
             where = reading.scope.drafts[step.name].node.entries["in_order"][0]
             report.error("conflict", "`in_order` has a meaning only for the steps of items", where)
-    report_strangers(reading)
+    report_unknown_names(reading)
     check_functions(reading, root, fields.get("inputs", {}))
     if reading.language.has_references and not reading.is_checked:
         check_references(reading, fields.get("inputs", {}), end)
@@ -76,13 +77,13 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
         from resile.dialects.native.output_checks import check_outputs
 
         check_outputs(reading)
-    if not _UNUSED_REPORTED.isdisjoint(root.entries):
+    if not _KEYS_REPORTED_IF_UNUSED.isdisjoint(root.entries):
         from resile.dialects.native.failures.error_policy import report_unused
 
         report_unused(reading, root)
     if report.errors:
         return None
-    given = {"condition_errors": "fail"} | {field: fields[field] for field in _AS_THEY_ARE if field in fields}
+    copied = {"condition_errors": "fail"} | {field: fields[field] for field in _COPIED_FIELDS if field in fields}
     return Workflow(
         name=fields.get("name") or _file_stem(source.file),
         dialect=reading.dialect,
@@ -93,11 +94,11 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
         failure_handlers=reading.handlers,
         loops_max=fields.get("routing", {}).get("max_loops", LOOPS_DEFAULT),
         edition=EDITION,
-        **given,
+        **copied,
     )
 
 
-def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Defaults) -> None:
+def _read_ladder(reading: NativeReading, fields: dict[str, Any], defaults: Defaults) -> None:
     """Read the workflow's settings for all steps: agent, failure handlers, defaults and error policy."""
     reading.agent = _agent_of_caller() | fields.get("agent", {})
     if "failure_handlers" in fields:
@@ -111,7 +112,7 @@ def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Default
     if "handlers" in fields:
         from resile.dialects.native.failures.error_policy import read_lists
 
-        read_lists(reading, fields["handlers"], within)
+        read_lists(reading, fields["handlers"], defaults)
     if "error_policy" in fields:
         from resile.dialects.native.failures.error_policy import read_policy
 
@@ -119,7 +120,7 @@ def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Default
 
 
 def _agent_of_caller() -> dict[str, Any]:
-    """The agent of workflows that name none, from the caller's configuration."""
+    """The agent that the variable RESILE_AGENT names, for workflows that name none."""
     import os
 
     words = plain_argv(os.environ.get("RESILE_AGENT", ""))

@@ -171,7 +171,7 @@ class NativeReading(Reading):
         self.defaults: Answer | None = None
         self.scope = Scope(texts=self.texts)
         self.scopes = [self.scope]
-        self.strangers: list[UnknownName] = []
+        self.unknown_names: list[UnknownName] = []
         self.lists: dict[str, list[Node]] = {}
         self.handlers_used: set[str] = set()
         self.policy: Policy | None = None

@@ -1,11 +1,13 @@
-"""`${step.files_added}` and the like: what a step, or the whole run so far, changed in git.
+"""Translates `${step.files_added}` and the like: what a step, or the whole run so far, changed in git.
 
-    ${step.NAME}        by the step before; the step that names it comes after a step that captures the value
-    ${workflow.NAME}    since the run began
-    ${merge.NAME}       the same, under the names and in the forms of a merge
-    :GLOB, :json, :lines, :csv behind a name: only these files; another form than words with blanks between them
+    ${step.NAME}        what the previous step changed
+    ${workflow.NAME}    what the run has changed since it began
+    ${merge.NAME}       the same, with the names and formats that Prodigy gives to the steps of `merge`
+    ${step.NAME:GLOB}   only the files that match
+    ${step.NAME:json}   as a JSON list; `:lines` and `:csv` likewise; without them, separated by spaces
 
-What is not committed yet counts, and so do files that git does not know.
+Before a step that uses such a variable comes a step that captures its value. Uncommitted changes and untracked files
+count, too.
 """
 
 from __future__ import annotations
@@ -49,9 +51,9 @@ _OF_MERGE = {
     "file_count": f"{_CHANGED} | wc -l | tr -d ' '",
     "file_list": f"{_CHANGED} | {_JOIN}",
 }
-_OUTSIDE = {"commits": "[]", "modified_files": "[]", "commit_count": "0", "file_count": "0"}
+_OUTSIDE_REPOSITORY = {"commits": "[]", "modified_files": "[]", "commit_count": "0", "file_count": "0"}
 MERGE_NAMES = tuple(_OF_MERGE)
-"""What a merge knows of the commits and files; the two lists of objects are JSON."""
+"""The names after `merge.`; the values of `commits` and `modified_files` are JSON lists of objects."""
 _FORMS = {
     "": "paste -sd ' ' -",
     "lines": "cat",
@@ -61,7 +63,7 @@ _FORMS = {
 
 
 class Use(Struct, frozen=True):
-    """One variable in the text of a step: its name, what stands behind the colons, and the name that captures it."""
+    """One variable in the text of a step, `${root.field:modifier:modifier}`, and the name that captures its value."""
 
     root: str
     field: str
@@ -71,7 +73,7 @@ class Use(Struct, frozen=True):
 
 
 def make_steps(uses: list[Use], head: str) -> list[Node]:
-    """Make the steps that capture these variables; `head` is the name of the commit before the earlier step."""
+    """Make the steps that capture these variables; `head` is the variable with the commit before the earlier step."""
     return [
         node_of(
             {
@@ -86,14 +88,14 @@ def make_steps(uses: list[Use], head: str) -> list[Node]:
 
 
 def make_head_step(name: str, node: Node) -> Node:
-    """Make the step that captures the current commit; nothing outside of a repository."""
+    """Make the step that captures the current commit under this name; an empty text outside of a repository."""
     return node_of({"id": name, "shell": "git rev-parse -q --verify HEAD || true", "capture": name}, node)
 
 
 def _command_of(use: Use, base: str) -> str:
-    """The command that prints the value of a variable."""
+    """The command that prints the value of a variable: the changes since the commit that the variable `base` holds."""
     if use.root == "merge":
-        nothing = _OUTSIDE.get(use.field, "")
+        nothing = _OUTSIDE_REPOSITORY.get(use.field, "")
         return f'base=${{{base}}}; test -n "$base" || {{ echo "{nothing}"; exit 0; }}; {_OF_MERGE[use.field]}'
     begin = f'base=${{{base}}}; test -n "$base" || exit 0; '
     if use.field in _COUNTS:

@@ -1,4 +1,4 @@
-"""`map` and `foreach` of a Prodigy file as native maps."""
+"""Translates `map` and `foreach` of a Prodigy file to native maps."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _COMMIT = re.compile(r"\bgit\b[^\n|;&]{0,200}\bcommit\b")
 _NULLS = re.compile(r"\s+NULLS\s+(FIRST|LAST)", re.IGNORECASE)
 BESIDE_FOREACH = ("do", "parallel", "max_items", "continue_on_error")
-"""Keys of `foreach` that may also be beside it; in a handler the last one belongs to the command."""
-_TIMED = ("claude", "shell")
-_LIMITS = frozenset(("continue_on_failure", "max_failures", "failure_threshold"))
-_OTHERWISE = ("skip", "stop")
+"""Keys of `foreach` that may also stand beside it, but in a handler `continue_on_error` beside it is the command's."""
+_KINDS_WITH_TIMEOUT = ("claude", "shell")
+_TOLERANCE_KEYS = frozenset(("continue_on_failure", "max_failures", "failure_threshold"))
+_POLICIES_WITHOUT_NOTICE = ("skip", "stop")
 _POLICIES = {"peragent": "agent", "percommand": "command", "hybrid": "both"}
 
 
@@ -45,7 +45,7 @@ def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None)
     step.copy("json_path", "distinct", "offset", "max_items")
     if "limit" in fields:
         step.put("max_items", fields["limit"], "limit")
-    _select(step)
+    _add_selection(step)
     parallel = _read_fixed_number(step, fields.get("max_parallel"))
     nodes.put(step.out, "max_parallel", parallel or nodes.node_of(PARALLEL_DEFAULT, node))
     if "max_parallel" not in fields:
@@ -54,14 +54,14 @@ def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None)
     items = [] if template is None else read_phase(t, template)
     made = _translate_timed_steps(t, items, _read_timeouts(step), Where(env=where.env, item=STEP))
     if made:
-        made[:0] = _isolate(step, template or node, made)
+        made[:0] = _add_worktree(step, template or node, made)
     nodes.put(step.out, "steps", nodes.sequence(made, template or node))
     kept = _policy_of(step, policy)
-    nodes.put(step.out, "error_policy", _lenient(t, kept, node))
+    nodes.put(step.out, "error_policy", _tolerate_failed_items(t, kept, node))
     return nodes.mapping(node, {"id": nodes.word(STEP, node), STEP: step.out})
 
 
-def _isolate(step: StepDraft, template: Node, made: list[Node]) -> list[Node]:
+def _add_worktree(step: StepDraft, template: Node, made: list[Node]) -> list[Node]:
     """Give each item a worktree, as Prodigy does; return the steps to run first.
 
     Items that neither commit nor run an agent also run outside of a git checkout, in place.
@@ -104,8 +104,8 @@ def read_phase(t: Translation, node: Node, known: Table = PHASE, what: str = "a 
     return add_defaults(nodes.items_of(fields["commands"]), nodes.mapping(node, timeout).entries)
 
 
-def _select(step: StepDraft) -> None:
-    """Add the selection and order of the map's items."""
+def _add_selection(step: StepDraft) -> None:
+    """Add the keys that select and sort the map's items."""
     t, fields = step.t, step.fields
     if "filter" in fields and (condition := translate_filter(t, fields["filter"])) is not None:
         step.put("filter", condition)
@@ -120,7 +120,7 @@ def _select(step: StepDraft) -> None:
 
 
 def _read_fixed_number(step: StepDraft, node: Node | None) -> Node | None:
-    """Read a number that may be written as a variable of the file's environment."""
+    """Read a number, or a variable such as `$N`, whose value `env` of the file must give."""
     if node is None or not isinstance(node, Scalar) or not isinstance(node.value, str):
         return node
     match = _VARIABLE.fullmatch(node.text)
@@ -137,7 +137,7 @@ def _read_fixed_number(step: StepDraft, node: Node | None) -> Node | None:
 
 
 def _read_timeouts(step: StepDraft) -> dict[str, Node]:
-    """Add the timeout of an item to the map; return those of its commands by kind."""
+    """Add the timeout of an item to the map; return the timeouts of its commands, by kind of command."""
     t, fields = step.t, step.fields
     given = [fields[key] for key in ("agent_timeout_secs", "timeout_per_agent") if key in fields]
     config: dict[str, Node] = {}
@@ -161,7 +161,7 @@ def _read_timeouts(step: StepDraft) -> dict[str, Node]:
 
 
 def _check_policy(t: Translation, config: dict[str, Node], has_agent: bool, has_commands: bool) -> None:
-    """Refuse timeouts that `timeout_policy` would ignore, and any `timeout_action` but a failure."""
+    """Refuse timeouts that `timeout_policy` ignores, and a `timeout_action` that does more than let the item fail."""
     said = config.get("timeout_policy")
     if said is not None:
         policy = _POLICIES.get(nodes.text_in(said).lower().replace("_", ""))
@@ -178,12 +178,12 @@ def _check_policy(t: Translation, config: dict[str, Node], has_agent: bool, has_
 
 
 def _translate_timed_steps(t: Translation, items: list[Node], limits: dict[str, Node], where: Where) -> list[Node]:
-    """Translate the steps of an item, with the times of `command_timeouts`."""
+    """Translate the steps of an item; `limits` are the timeouts from `command_timeouts`, and `grace`."""
     made: list[Node] = []
     kinds: dict[str, int] = {}
     left = {name: value for name, value in limits.items() if name != "grace"}
     for item in items:
-        kind = next((key for key in _TIMED if isinstance(item, Mapping) and key in item.entries), "")
+        kind = next((key for key in _KINDS_WITH_TIMEOUT if isinstance(item, Mapping) and key in item.entries), "")
         numbered = f"{kind}_{kinds.get(kind, 0)}"
         kinds[kind] = kinds.get(kind, 0) + 1
         limit = limits.get(numbered, limits.get(kind))
@@ -191,7 +191,7 @@ def _translate_timed_steps(t: Translation, items: list[Node], limits: dict[str, 
             left.pop(name, None)
         made += add_defaults([item], nodes.mapping(item, {} if limit is None else {"timeout": limit}).entries)
     for name, value in left.items():
-        if name in _TIMED:
+        if name in _KINDS_WITH_TIMEOUT:
             t.report.notice("command-timeout", f"no command of the items is of the kind `{name}`", value)
         else:
             hint = "`shell`, `claude`, or `claude_0`"
@@ -214,7 +214,7 @@ def _makes_commit(node: Node) -> bool:
 
 
 def _policy_of(step: StepDraft, policy: Node | None) -> Node | None:
-    """The error policy of the map: its own, or the file's."""
+    """The error policy of the map: its own, or that of the file; with the retries of `retry_on_failure`."""
     t, fields, node = step.t, step.fields, step.node
     if "error_policy" in fields and policy is not None:
         message = "`error_policy` stands here and at the top of the file"
@@ -234,12 +234,12 @@ def _policy_of(step: StepDraft, policy: Node | None) -> Node | None:
     return Mapping({**entries, "retry_config": (nodes.word("retry_config", retries), config)}, node.line, node.column)
 
 
-def _lenient(t: Translation, policy: Node | None, node: Mapping) -> Node:
-    """Add to an error policy that failed items do not fail the map, as in Prodigy."""
+def _tolerate_failed_items(t: Translation, policy: Node | None, node: Mapping) -> Node:
+    """Add `continue_on_failure` to an error policy without limits: in Prodigy failed items do not fail the map."""
     entries = policy.entries if isinstance(policy, Mapping) else {}
-    if (policy is not None and not isinstance(policy, Mapping)) or not _LIMITS.isdisjoint(entries):
+    if (policy is not None and not isinstance(policy, Mapping)) or not _TOLERANCE_KEYS.isdisjoint(entries):
         return policy or node
-    if policy is None or nodes.text_in(nodes.value_of(policy, "on_item_failure")) not in _OTHERWISE:
+    if policy is None or nodes.text_in(nodes.value_of(policy, "on_item_failure")) not in _POLICIES_WITHOUT_NOTICE:
         message = "as in Prodigy, items that stay failed become dead letters and do not fail the workflow"
         hint = "`continue_on_failure: false`, `max_failures` and `failure_threshold` make them count"
         t.report.notice("tolerated", message, policy or node, hint=hint)
@@ -263,7 +263,7 @@ def add_foreach(step: StepDraft) -> bool:
         t.report.error("value", "`foreach` needs its items and `do`", node, hint="foreach: {foreach: […], do: […]}")
         return False
     items = sources[0]
-    # A text is a command that prints the items.
+    # A list has the items; a text is a command that prints them.
     rewrite = t.rewrite_text if isinstance(items, Sequence) else t.rewrite_shell
     parallel = _parallel_limit_of(given.get("parallel"), node)
     inside = nodes.Part(node, input=rewrite(items, where), max_parallel=parallel, max_items=given.get("max_items"))
@@ -274,7 +274,7 @@ def add_foreach(step: StepDraft) -> bool:
         inside["error_policy"] = nodes.mapping(node, {"continue_on_failure": nodes.node_of(True, goes_on)})
     else:
         wrong(t, goes_on, "true or false")
-    # Inner steps get names of their own, and can refer to the steps around them.
+    # Steps inside `do` have a scope of their own for names, and can refer to the steps around it.
     inner = replace(where, item=step.name, prefix="do", count=0, taken={}, last={}, kept={}, is_top=True)
     inside["steps"] = nodes.sequence(t.translate_steps(nodes.items_of(given["do"]), inner), given["do"])
     nodes.put(step.out, "map", inside.to_node(), node)

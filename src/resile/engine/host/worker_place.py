@@ -1,9 +1,10 @@
-"""A worker as a place: it takes attempts when it asks for some, and tells what becomes of them.
+"""A worker as a place for attempts: it asks for some, runs them, and reports what becomes of them.
 
-    claim --> offer: so many slots --hub--> start, flush: claims in the store, then the answer --> the worker
-    start, output, end of the worker --> the view of the run --(recorded)--> the worker may forget it
+    worker asks --> Offer of free slots --hub--> start --> flush: claims into the store, then attempts to the worker
+    worker reports start, output, end --> the view of the run --the end is durable--> the worker may forget the attempt
 
-A claim is in the store before the worker hears of it, so the next server finds what workers have.
+A claim says in the store which worker has an attempt. It is there before the worker gets the attempt, so the next
+server knows what workers have.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from resile.store.errors import StoreError
 from resile.store.lease import boot_seconds
 from resile.store.server_tables import Claim
 
-# So long what one machine wrote to a shared folder may take to be seen on another.
+# How long other machines may not see yet what one machine has written to a shared folder.
 SHARED_SECONDS_MAX = 30.0
-# What waits in the launcher of a worker takes no longer than this.
+# How many seconds of work may wait in the launcher of a worker.
 AHEAD_SECONDS = 0.1
 Phase = Literal["given", "found", "started", "ended"]
 
@@ -38,29 +39,29 @@ Phase = Literal["given", "found", "started", "ended"]
 class Held:
     """An attempt that a worker has.
 
-    given --> started --> ended --> recorded (it is forgotten)
-    found: an earlier server gave it; what the worker says next settles it
+    given --> started --> ended --> forgotten, once its end is durable
+    found: the store has its claim, from an earlier server; the next report of the worker shows its real phase
     """
 
     def __init__(
         self, claim: Claim, profile: int, folder: str, name: str, phase: Literal["given", "found"] = "given"
     ) -> None:
-        """`folder` is that of the run's epoch, `name` the worker's."""
+        """`folder` is the output folder of the run's epoch, `name` the name of the worker."""
         self.claim = claim
         self.profile = profile
         self.key: Key = (claim.job, claim.attempt)
         self.output = WorkerOutput(folder, claim.token, name, is_new=phase == "given")
         self.phase: Phase = phase
         self.killed = False
-        # Of one that an earlier server gave: has the engine asked for it, may it have started, does the worker miss it?
-        self.asked = phase == "given"
+        # Of a `found` attempt: has an engine asked for it, may it have started, does the worker not have it?
+        self.engine_asked = phase == "given"
         self.in_doubt = False
         self.missing = False
         self._output_until = 0.0
 
     @property
     def log(self) -> LogRange:
-        """Where the output so far is."""
+        """The segment and range of the output so far."""
         return self.output.log
 
     @property
@@ -69,7 +70,7 @@ class Held:
         return self.claim.run, self.claim.epoch, self.claim.job, self.claim.attempt
 
     def keep(self, stream: Stream, offset: int, data: bytes) -> bool:
-        """Keep output; False where some is missing. After an error the worker tells it again."""
+        """Append output; False if output before it is missing. After an error the worker sends it again."""
         try:
             return self.output.keep(stream, offset, data)
         except OSError as error:
@@ -84,7 +85,7 @@ class Held:
             raise StoreError("output-unusable", f"can't link output: {error.strerror}") from error
 
     def waits_for_output(self) -> bool:
-        """May output of an attempt that has ended still show up in the shared folder? For a while."""
+        """May output of an attempt that has ended still show up in the shared folder? Asked again, it soon says no."""
         now = boot_seconds()
         self._output_until = self._output_until or now + SHARED_SECONDS_MAX
         return now < self._output_until
@@ -98,29 +99,29 @@ class OfferedRoom(Room):
         self.offered_bytes = memory_bytes
 
     def fits(self, share: Share) -> bool:
-        """Is there room for this?"""
+        """Is there room for an attempt that needs this share?"""
         return super().fits(share) and share.memory_bytes <= self.offered_bytes
 
     def take(self, share: Share) -> tuple[str, ...]:
-        """Take this; return the names of the GPUs."""
+        """Take a share of the room; return the names of its GPUs."""
         self.offered_bytes -= share.memory_bytes
         return super().take(share)
 
 
 class Offer(Struct):
-    """A claim that waits for its answer."""
+    """A worker waits for an answer: it has this many free slots."""
 
     answer: Future[Grant]
     slots: int
 
 
 class WorkerPlace:
-    """One worker; see the protocol of places for the methods. The thread of the host uses it."""
+    """One worker; see the protocol `Place` for the methods. Only the thread of the host uses it."""
 
     def __init__(
-        self, number: str, name: str, view_of: Callable[[int], View | None], add: Callable[[list[Claim]], None]
+        self, number: str, name: str, view_of: Callable[[int], View | None], add_claims: Callable[[list[Claim]], None]
     ) -> None:
-        """`number` is its id; `add` writes claims to the store."""
+        """`number` is the worker's id; `view_of` finds the view of a profile; `add_claims` writes to the store."""
         self.id = number
         self.name = name
         self.labels: frozenset[str] = frozenset()
@@ -131,33 +132,33 @@ class WorkerPlace:
         self.is_lost = False
         self.lease_until = 0.0
         self.heard_at = 0.0
-        # The folder with the output of its attempts, where the server reads that itself.
+        # The folder in which the server reads the output itself; empty if the worker sends it.
         self.shared_output = ""
         self.held: dict[str, Held] = {}
         self.offer: Offer | None = None
         self._by_key: dict[tuple[int, Key], Held] = {}
         self._unfinished = 0
-        self._new: list[tuple[Held, Launch]] = []
+        self._unsent: list[tuple[Held, Launch]] = []
         self._recorded: list[str] = []
         self._mean_seconds = 1.0
         self._view_of = view_of
-        self._add = add
+        self._add_claims = add_claims
 
     # --- the protocol of places
 
     def has_slot(self) -> bool:
-        """Does the worker wait for an attempt?"""
+        """May the worker get one more attempt?"""
         if self.offer is None or self.offer.slots <= 0 or self.is_draining:
             return False
-        # As in local_place.py: while attempts are short some wait in the worker's launcher, so that a call is for many.
+        # As in local_place.py: while attempts are short, some wait in the worker's launcher, so that one call has many.
         ahead = 0
         if self._mean_seconds < SHORT_SECONDS:
             ahead = max(self.slots, min(AHEAD, int(self.slots * AHEAD_SECONDS / max(self._mean_seconds, 1e-6))))
-        # A worker that has enough to do is asked again when half of that is done: then the answer has many attempts.
-        return self._unfinished < self.slots + (ahead if self._new else max(0, ahead // 2))
+        # A full worker gets more only when half of what waits has begun, so that the answer has many attempts again.
+        return self._unfinished < self.slots + (ahead if self._unsent else max(0, ahead // 2))
 
     def note_duration(self, seconds: float) -> None:
-        """An attempt took so long."""
+        """Update the mean duration of attempts by one that took so long."""
         self._mean_seconds += NEWEST * (seconds - self._mean_seconds)
 
     def start(self, profile: int, launch: Launch) -> None:
@@ -177,65 +178,65 @@ class WorkerPlace:
             launch.share.memory_bytes,
         )
         held = Held(claim, profile, view.folder, self.name)
-        self._new.append((held, launch))
+        self._unsent.append((held, launch))
         self.hold(held)
 
     def flush(self) -> None:
         """Write the claims of new attempts, then answer the worker."""
-        if not self._new:
+        if not self._unsent:
             return
-        new, self._new = self._new, []
-        self._add([held.claim for held, _ in new])
+        new, self._unsent = self._unsent, []
+        self._add_claims([held.claim for held, _ in new])
         profiles = [self._profile(number) for number in dict.fromkeys(held.profile for held, _ in new)]
         self.answer([assignment_of(held, launch, self._folder(held)) for held, launch in new], profiles)
 
     def kill(self, profile: int, job: int, attempt: int) -> None:
-        """Let the worker end an attempt; it hears of it at once where it waits for work."""
+        """Tell the worker to end an attempt: at once if it waits for an answer, else with the next one."""
         held = self._by_key.get((profile, (job, attempt)))
         if held is not None:
             self.flush()
             held.killed = True
             self.answer()
 
-    # --- the words of the worker
+    # --- what the worker says
 
     def hold(self, held: Held) -> None:
-        """The worker has this attempt."""
+        """Note that the worker has this attempt."""
         self.held[held.claim.token] = held
         self._unfinished += held.phase != "ended"
         self._by_key[held.profile, held.key] = held
 
     def note_phase(self, held: Held, phase: Phase) -> None:
-        """An attempt that the worker has is in another phase."""
+        """Note that an attempt of the worker is in another phase."""
         self._unfinished += (phase != "ended") - (held.phase != "ended")
         held.phase = phase
 
     def forget(self, held: Held) -> None:
-        """The worker has this attempt no more."""
+        """Note that the worker no longer has this attempt."""
         if self.held.pop(held.claim.token, None) is not None:
             self._unfinished -= held.phase != "ended"
         if self._by_key.get((held.profile, held.key)) is held:
             del self._by_key[held.profile, held.key]
 
     def note_recorded(self, held: Held) -> None:
-        """The end of an attempt is durable: the worker may forget it."""
+        """The end of an attempt is durable: forget it, and tell the worker with the next answer to do so."""
         self.forget(held)
         self._recorded.append(held.claim.token)
 
     def word(self, gone: Sequence[str] = (), need: dict[str, tuple[int, int]] | None = None) -> Word:
-        """What the worker is to know now."""
+        """Make the message with all that the worker is to do now; each recorded attempt is in one message only."""
         recorded, self._recorded = self._recorded, []
         kill = [token for token, held in self.held.items() if held.killed and held.phase != "ended"]
         return Word(kill, list(gone), recorded, need or {}, self.is_draining)
 
     def answer(self, attempts: list[Assignment] | None = None, profiles: list[Profile] | None = None) -> None:
-        """Answer the claim that waits, if there is one."""
+        """Answer the worker if it waits for an answer."""
         if self.offer is not None:
             offer, self.offer = self.offer, None
             offer.answer.set_result(Grant(attempts or [], profiles or [], self.word()))
 
     def deliver(self, held: Held, report: Report, recorded: Callable[[], None] | None = None) -> bool:
-        """Pass a report on to the run of an attempt; False where no engine of this server drives it now."""
+        """Pass a report on to the run of its attempt; False if no engine of this server drives that run now."""
         view = self._view_of(held.profile)
         if view is None:
             return False
@@ -248,7 +249,7 @@ class WorkerPlace:
         return view.folder
 
     def _profile(self, number: int) -> Profile:
-        """What the attempts of a run share, for the worker: of the environment only what the run adds or hides."""
+        """What the attempts of a run share; of its variables only secrets and what differs from the server's own."""
         view = self._view_of(number)
         assert view is not None
         common = view.surroundings
@@ -266,9 +267,9 @@ class WorkerPlace:
 
 
 def assignment_of(held: Held, launch: Launch, folder: str) -> Assignment:
-    """An attempt as its worker gets it, with the files of its own that its arguments name.
+    """An attempt as its worker gets it, with the content of the run's files that its arguments name.
 
-    One with a file that is too large for that becomes a command that says so and fails.
+    If such a file is too large, the worker gets a command instead that says so and fails.
     """
     claim = held.claim
     argv, fallback = list(launch.argv), list(launch.fallback)

@@ -167,7 +167,7 @@ class Workers:
             else:
                 # This server drove the run before; what it had not recorded comes again.
                 place.note_phase(held, "found")
-                held.asked = False
+                held.engine_asked = False
             if place.is_lost:
                 self._revive(place)
             share = Share(memory_bytes=claim.memory_bytes)
@@ -180,7 +180,7 @@ class Workers:
         for place in self._places.values():
             for held in list(place.held.values()):
                 if held.profile == view.profile and held.key in attempts:
-                    held.asked, held.in_doubt = True, attempts[held.key]
+                    held.engine_asked, held.in_doubt = True, attempts[held.key]
                     found.add(held.key)
                     if held.missing:
                         self._settle_missing(place, held)
@@ -288,7 +288,7 @@ class Workers:
                 held.missing = False
                 continue
             held.missing = True
-            if held.asked:
+            if held.engine_asked:
                 self._settle_missing(place, held)
 
     def _settle_missing(self, place: WorkerPlace, held: Held) -> None:

@@ -1,11 +1,12 @@
-"""The executor of attempts on blocks of nodes; node/files.py says what both sides write, node/agent.py runs there.
+"""Executes attempts on blocks of nodes. node/agent.py runs on the nodes; node/files.py has what both sides write.
 
     start --> waiting --submission, a task of Parsl--> a node takes it --> its spool --> reports
 
-Truth is in the files of the nodes. A future of Parsl only wakes the engine up; if it failed, or a node is gone, the
-executor gives up the submission and looks whether a node has taken it: if not, it submits the attempt again.
+Only the files of the nodes say what became of an attempt; a future of Parsl just wakes the engine up. If the future
+failed, or a node is gone, the executor gives up the submission. If no node has taken it, the executor submits the
+attempt again.
 
-A thread tends the pools: it starts Parsl, follows the work with blocks, and looks at nodes and files.
+A thread tends the pools: it starts Parsl, starts and ends blocks as the work needs them, and reads the nodes' files.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from resile.model.executor import POOLS_MAX, ExecutorSettings
 LOOK_SECONDS = 0.2
 TEND_SECONDS = 1.0
 NODES_SECONDS = 2.0
-# How many tasks beyond the workers wait at Parsl, for each worker.
+# How many tasks wait at Parsl for each worker, besides the one that it runs.
 TASKS_AHEAD = 2
 
 
@@ -64,9 +65,10 @@ class ParslExecutor(AttemptsOnNodes):
         sample_seconds: float = 0.0,
         is_hosted: bool = False,
     ) -> None:
-        """Open the run with this output folder, which all nodes see; they take samples so often, or none.
+        """Open the run with this output folder, which all nodes see.
 
-        A host drives other runs, too: where it opens this one, `close` does not wait, and `closing` is its end.
+        Nodes measure attempts every `sample_seconds`; 0 means never. With `is_hosted` a host drives other runs in this
+        thread, too: `close` then returns at once, and `closing` is done when all has ended.
         """
         super().__init__(os.path.abspath(folder), fence, clock_offset)
         self._settings, self._described = settings, cluster
@@ -99,7 +101,7 @@ class ParslExecutor(AttemptsOnNodes):
                     self._report(refusal_of(launch, self._now()))
                     continue
                 if self._settings.provider != "local" and not launch.memory_bytes:
-                    # Others share the allocation: each keeps to what it asked for.
+                    # Attempts share the allocation: each may use the memory that its step asked for.
                     launch = replace(launch, memory_bytes=launch.share.memory_bytes)
                 self._items[key] = Item(launch=launch)
                 self._waiting.setdefault(self._shape_of(launch), []).append(key)
@@ -139,11 +141,11 @@ class ParslExecutor(AttemptsOnNodes):
 
     def queued_count(self) -> int:
         with self._lock:
-            # What the engine has not read yet counts as well: it must not stop before.
+            # Reports that the engine has not read count, too: it must not stop before it has read them.
             return sum(not item.begun for item in self._items.values()) + len(self._ready)
 
     def acknowledge(self) -> None:
-        """Nodes keep all their lines."""
+        """Do nothing: the nodes never delete their files."""
 
     def close(self, *, finished: bool = False) -> None:
         self._is_closed.set()
@@ -154,10 +156,10 @@ class ParslExecutor(AttemptsOnNodes):
             self._close(finished)
 
     def _close(self, finished: bool) -> None:
-        """End the thread and the pools; with nothing left to do the blocks, unless they are another engine's by now."""
+        """End the thread and the pools; without attempts also the blocks, unless another engine has the run by now."""
         self._thread.join()
         is_over = (finished or not self._items) and not self._fence.is_closed()
-        # The last one first; each is called even if one before it raises.
+        # The stack calls the last one first, and each even if one before it raises.
         with ExitStack() as left:
             left.callback(self._fence.close)
             left.callback(os.close, self._wakeup_fd)
@@ -174,16 +176,16 @@ class ParslExecutor(AttemptsOnNodes):
     # --- on the way to a node
 
     def _numbers(self) -> Iterator[int]:
-        """The numbers of the next blocks; the first one is known when it is needed, because Slurm has to say it."""
+        """The numbers of the next blocks; Slurm is asked for the first one only when a block needs it."""
         yield from itertools.count(first_number(self._settings, self._label))
 
     def _shape_of(self, launch: Launch) -> Shape:
-        """The shape of an attempt; a scheduler that its step wants is part of it."""
+        """The shape of an attempt, with the scheduler that its step wants."""
         shape = shape_of(self._settings, launch.share, launch.timeout_seconds)
         return shape if self._described is None else with_scheduler(shape, self._settings, self._described, launch.step)
 
     def _dispatch(self) -> None:
-        """Submit what waits, as far as workers are there or about to be."""
+        """Submit waiting attempts to open pools, up to TASKS_AHEAD tasks for each worker beyond those that run."""
         if self._is_draining:
             return
         for shape, keys in self._waiting.items():
@@ -199,7 +201,7 @@ class ParslExecutor(AttemptsOnNodes):
                 room -= 1
 
     def _next_batch(self, keys: list[Key], fair: int) -> list[Key]:
-        """The next attempts for one task: several if all are short, but no more than is fair to other workers."""
+        """Take the next attempts for one task: one, or up to `fair` short ones, so that other workers get some, too."""
         batch = [keys.pop(0)]
         if self._is_short(batch[0]):
             while keys and len(batch) < min(fair, BATCH_MAX) and self._is_short(keys[0]):
@@ -222,11 +224,11 @@ class ParslExecutor(AttemptsOnNodes):
             launches.append(item.launch)
         pool.tasks += 1
         pool.submit(encode_task(self._config, submission, launches)).add_done_callback(
-            self._wakes(pool, batch, submission)
+            self._make_callback(pool, batch, submission)
         )
 
-    def _wakes(self, pool: Pool, batch: list[Key], submission: str) -> Callable[[Future[None]], None]:
-        """What Parsl calls when a task is over: it wakes the engine up."""
+    def _make_callback(self, pool: Pool, batch: list[Key], submission: str) -> Callable[[Future[None]], None]:
+        """Make what Parsl calls when a task is over: it submits what a lost task had again, and wakes the engine."""
 
         def wake(future: Future[None]) -> None:
             # Parsl swallows the exceptions of callbacks, so the engine raises them.
@@ -243,7 +245,7 @@ class ParslExecutor(AttemptsOnNodes):
         return wake
 
     def _try_again(self, keys: Sequence[Key], submission: str) -> None:
-        """Parsl has lost a task: submit again what no node has taken; what one has taken goes on."""
+        """Parsl has lost a task: submit its attempts again, but for those that a node has taken, which go on."""
         self._collect()
         for key in keys:
             item = self._items.get(key)
@@ -255,7 +257,7 @@ class ParslExecutor(AttemptsOnNodes):
         self._has_work.set()
 
     def _give_up(self, key: Key, item: Item, order: bytes = files.REVOKE) -> bool:
-        """Give up a submission; True if the attempt never starts by it, False if a node has it, which obeys `order`."""
+        """Give up a submission; True if no node will start the attempt, False if one has taken it and gets `order`."""
         if not item.submission:
             for keys in self._waiting.values():
                 if key in keys:
@@ -270,7 +272,7 @@ class ParslExecutor(AttemptsOnNodes):
     # --- the thread that tends pools
 
     def _guard(self, busy: set[str]) -> None:
-        """End the blocks of earlier engines but those of busy nodes, then tend the pools; an error stops the engine."""
+        """End the blocks of earlier engines but those of busy nodes, then tend the pools; `reports` raises errors."""
         try:
             end_blocks(self._settings, self._label, self._nodes, keep=busy)
             self._tend()
@@ -279,7 +281,7 @@ class ParslExecutor(AttemptsOnNodes):
             self._wake()
 
     def _tend(self) -> None:
-        """Start pools, follow the work with blocks, and look at nodes and files, until the executor is closed."""
+        """Start pools, start and end blocks as the work needs them, and read the nodes' files, until `close`."""
         tend_at = 0.0
         while not self._is_closed.is_set():
             with self._lock:
@@ -307,19 +309,19 @@ class ParslExecutor(AttemptsOnNodes):
         return [shape for shape, keys in self._waiting.items() if keys]
 
     def _tend_pools(self) -> None:
-        """Let blocks follow the work."""
+        """Let each pool start and end blocks as its work needs them."""
         for pool in list(self._pools.values()):
             pool.tend(self._work_of(pool), now())
             self._refuse_stuck(pool)
 
     def _rest(self) -> None:
-        """Wait for work; blocks are tended meanwhile."""
+        """Wait for work, but not past the next time to tend the pools, whose idle blocks must end."""
         self._has_work.clear()
         if not self._items:
             self._has_work.wait(TEND_SECONDS)
 
     def _open_pool(self, shape: Shape) -> None:
-        """Start the pool of a shape; where there are too many, end one that has no work first."""
+        """Start the pool of a shape. At the limit of pools first end one without work; if all have work, do nothing."""
         if len(self._pools) >= POOLS_MAX:
             idle = next((one for one, pool in self._pools.items() if not self._work_of(pool)), None)
             if idle is None:
@@ -342,7 +344,7 @@ class ParslExecutor(AttemptsOnNodes):
         return Pool(*given, **keys)
 
     def _work_of(self, pool: Pool) -> int:
-        """How many attempts a pool has: those that run or wait in its blocks, and those that wait here."""
+        """How many attempts a pool has to run: those it was given, and those of its shape that wait here."""
         with self._lock:
             sent = sum(item.pool is pool for item in self._items.values())
             return sent + len(self._waiting.get(pool.shape, ()))

@@ -1,4 +1,4 @@
-"""Counts what a server does since its start, from the events of its runs: attempts, rules, recoveries; and commits."""
+"""Counts what a server has done since its start: commits, and from its runs' events attempts, rules and recoveries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 class Durations:
-    """How many of some durations are in each bucket, up to and including its limit; one thread adds, others read."""
+    """A histogram of durations; a bucket includes its limit. One thread adds, others read."""
 
     def __init__(self, limits: Sequence[float]) -> None:
         self._limits = limits
@@ -26,12 +26,12 @@ class Durations:
         self.sum_seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration."""
         self._counts[bisect_left(self._limits, seconds)] += 1
         self.sum_seconds += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """The limits as Prometheus writes them, each with the count of all up to it."""
+        """The limits as Prometheus writes them, each with the number of durations up to it."""
         counts = accumulate(list(self._counts))
         return [
             ("+Inf" if limit == inf else str(limit), count) for limit, count in zip(self._limits, counts, strict=True)
@@ -64,7 +64,7 @@ class Tally:
 
 
 def _then_of(note: Note) -> str:
-    """What a rule decided that answered a failure; empty for all other events, and where no rule was left."""
+    """The `then` of the rule that answered a failure; empty for other events, and if no rule was left."""
     data = note.data
     match note.type:
         case "retry_scheduled":

@@ -1,1 +1,1 @@
-"""Requests before they reach an endpoint: read as their declared types, and carried out once."""
+"""What the server does with a request before an endpoint gets it: bounds it, parses it, carries out no call twice."""

@@ -1,11 +1,11 @@
 """The version of a PostgreSQL store. The files in migrations/ make its tables, one for each version.
 
-Missing migrations are applied in one transaction, under an advisory lock, together with the number in the table
-`schema_version`: so of several processes that open a new store at once one makes it, and it is never between two
-versions. A schema of a newer version is refused, and one with tables of another program, too.
+`migrate` applies the missing migrations and updates the table `schema_version` in one transaction, under an advisory
+lock. So if several processes open a new store at once, one of them creates it, and no process ever sees it between two
+versions. A schema of a newer version or with tables of another program is refused.
 
-A proxy that gives each transaction another connection is refused: settings, locks and notifications of a session would
-get lost in it.
+A proxy that gives each transaction another connection is refused: the settings, locks and notifications of a session
+would get lost.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def exists(address: Address) -> bool:
 
 
 def check(session: Session, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Refuse a schema that is newer or missing: reading must not make it."""
+    """Refuse a schema that is newer or missing; a reader must not create it."""
     if not session.read(lambda db: version(db, session.address, len(migrations))):
         shown = session.address.shown
         hint = "nothing has run with it yet"
@@ -94,7 +94,7 @@ def migrate(session: Session, migrations: Sequence[str] = MIGRATIONS) -> None:
 
 
 def statements(migration: str) -> str:
-    """The SQL of a migration: that of its file, if it names one."""
+    """The SQL of a migration: the content of the file that it names, or the migration itself if it is SQL."""
     if not migration.endswith(".sql"):
         return migration
     with open(os.path.join(os.path.dirname(__file__), "migrations", migration), encoding="utf-8") as file:
@@ -104,8 +104,8 @@ def statements(migration: str) -> str:
 def refuse_pool(session: Session) -> None:
     """Refuse a proxy that gives each transaction another connection.
 
-    A proxy makes up the number of the process that it names at the start. One that pools by transaction gives the
-    connection that this session has just used to the next one that asks.
+    A server names its own process when a session begins, a proxy some made-up process. A proxy that pools by
+    transaction then gives the server process that this session has just used to the next session that asks.
     """
     db = session.db
     served_by = _server_pid(db)
@@ -125,5 +125,5 @@ def refuse_pool(session: Session) -> None:
 
 
 def _server_pid(db: Connection) -> int:
-    """The process of the server that answers."""
+    """The id of the server process that answers."""
     return int(value_of(db, "SELECT pg_backend_pid()"))

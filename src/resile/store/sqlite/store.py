@@ -1,8 +1,10 @@
 """The store on SQLite: one file for all runs of a user, read and written by any number of processes.
 
-    reading           opened at the first read; while a stream is half read, other reads see the same snapshot
-    writing           short writes: a new run, leases, requests
-    group_commit.py   the log and the tables of a run, on a thread and connection of its own
+It has three connections:
+
+    for reading       opened by the first read; while a caller has read half of a stream, all reads see one snapshot
+    for short writes  new runs, leases, requests
+    group_commit.py   the log and the tables of a run, on a thread of its own
 
 Readers see the last commit; readers and writers never wait for each other (WAL), in one process or several.
 """
@@ -63,20 +65,20 @@ _SELECT_SCOPES = "SELECT scope, outer_scope, body FROM kept_scopes WHERE run = ?
 T = TypeVar("T")
 
 
-def _only(row: tuple[Any]) -> Any:
+def _only_column(row: tuple[Any]) -> Any:
     (value,) = row
     return value
 
 
 def _definition(row: tuple[Any]) -> bytes:
-    return rows.to_definition(_only(row))
+    return rows.to_definition(_only_column(row))
 
 
 class SqliteStore:
     """One open database; see the contract for the methods.
 
-    Without `verify` it is opened even if events of it are lost. `pages_max` bounds its size in pages of 4 KB, for tests
-    of a full disk.
+    With `verify=False` it opens a database even if events are missing from it. `pages_max` bounds the size of the
+    database in pages of 4 KB, for tests of a full disk.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class SqliteStore:
         self.path = path
         self._pages_max = pages_max
         self._writer: SqliteWriter | None = None
-        self._seen: int | None = None
+        self._seen_version: int | None = None
         self._has_identity = False
         self._witness = Witness(path)
         known = self._witness.known_events()
@@ -115,12 +117,12 @@ class SqliteStore:
             raise
 
     def _connect(self, migrations: Sequence[str]) -> apsw.Connection:
-        """Open a database for reading; one that another process is creating when its tables are there."""
+        """Open a database for reading; if another process is creating it, wait until its tables exist."""
         deadline = time.monotonic() + CREATION_SECONDS_MAX
-        # Before the first connection, which makes side files of its own.
-        may_come = self._witness.may_be_in_creation()
+        # Ask before connecting: a connection makes side files, which look like those of another process.
+        may_appear = self._witness.may_be_in_creation()
         while True:
-            # Before the database is read: it may be complete a moment later.
+            # Ask before reading: another process may complete the database a moment later.
             was_complete = bool(self._witness.known_events())
             db = connect(self.path, readonly=True)
             try:
@@ -131,7 +133,7 @@ class SqliteStore:
                 if was_complete:
                     what = f"its runs are gone, because {self.path}-wal is missing, cut or damaged"
                     raise damage_error(self.path, what) from None
-                if time.monotonic() > deadline or not may_come:
+                if time.monotonic() > deadline or not may_appear:
                     raise
                 time.sleep(CREATION_SECONDS_STEP)
             except apsw.Error as error:
@@ -143,11 +145,11 @@ class SqliteStore:
 
     def identity(self, run: int | None = None) -> str:
         if not self._has_identity:
-            self._has_identity = (self._first(_only, "PRAGMA user_version") or 0) >= schema.WITH_IDENTITY
+            self._has_identity = (self._first(_only_column, "PRAGMA user_version") or 0) >= schema.WITH_IDENTITY
         if not self._has_identity:
             return ""
         sql = "SELECT id FROM identity WHERE first_run <= ? ORDER BY first_run DESC"
-        return self._first(_only, sql, rows.SEQ_MASK if run is None else run) or ""
+        return self._first(_only_column, sql, rows.SEQ_MASK if run is None else run) or ""
 
     def renew_identity(self, run: int) -> str:
         name = os.urandom(8).hex()
@@ -161,7 +163,7 @@ class SqliteStore:
         with self._writing():
             if row.key and self._db.execute("SELECT 1 FROM runs WHERE key = ?", (row.key,)).get is not None:
                 raise KeyInUse("key-in-use", f"another run has the key {row.key}", where=self.path)
-            self._keep(row.definition, definition)
+            self._insert_definition(row.definition, definition)
             self._db.execute(_INSERT_RUN, rows.run_values(row))
             run = self._db.last_insert_rowid()
             if row.labels or row.key:
@@ -183,7 +185,7 @@ class SqliteStore:
         with self._writing():
             if self._db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).get is not None:
                 raise run_exists(run, self.path)
-            self._keep(row.definition, source.definition(row.definition))
+            self._insert_definition(row.definition, source.definition(row.definition))
             insert_run(self._db, source, row, identity)
 
     def definition(self, content_hash: str) -> bytes:
@@ -199,7 +201,7 @@ class SqliteStore:
     def cache_definition(self, key: str, definition: bytes) -> None:
         with self._writing():
             name = content_hash(definition)
-            self._keep(name, definition)
+            self._insert_definition(name, definition)
             self._db.execute("REPLACE INTO compiled (key, definition) VALUES (?, ?)", (key, name))
             old = self._db.execute(
                 "DELETE FROM compiled WHERE id <= (SELECT max(id) FROM compiled) - ? RETURNING definition",
@@ -219,7 +221,7 @@ class SqliteStore:
         sql = """SELECT notes FROM log WHERE place < ?3 AND place >= ifnull(
             (SELECT max(place) FROM log WHERE place >= ?1 AND place <= ?2), ?1) ORDER BY place"""
         places = (rows.place(run, 0), rows.place(run, after), rows.place(run + 1, 0))
-        for notes in self._all(lambda row: encoding.from_json(_only(row), tuple[Note, ...]), sql, *places):
+        for notes in self._all(lambda row: encoding.from_json(_only_column(row), tuple[Note, ...]), sql, *places):
             yield from (note for note in notes if note.seq > after)
 
     @contextmanager
@@ -290,7 +292,7 @@ class SqliteStore:
             return self._db.total_changes() - before
 
     def delete_run(self, lease: Lease) -> None:
-        # Before the rows: a witness of a run that is gone would report it as lost.
+        # Before the rows are deleted: a witness that still has the run would report its events as lost.
         self._witness.forget(lease.run)
         with self._writing():
             leases.check_holder(lease.run, rows.lease_of(self._db, lease.run), lease.token)
@@ -362,7 +364,7 @@ class SqliteStore:
             return number
 
     def requests(self, run: int, after: int = 0) -> list[Request]:
-        # On the writing connection, because a half-read stream would show an old snapshot.
+        # On the writing connection: the reading one shows an old snapshot while a stream is half read.
         which = "run = ?" if run else "run > ?"
         question = f"SELECT {encoding.REQUEST} FROM requests WHERE {which} AND NOT taken AND id > ? ORDER BY id"
         self._witness.check()
@@ -381,14 +383,14 @@ class SqliteStore:
         return None
 
     def has_changed(self) -> bool:
-        version = self._first(_only, "PRAGMA data_version")
-        seen, self._seen = self._seen, version
+        version = self._first(_only_column, "PRAGMA data_version")
+        seen, self._seen_version = self._seen_version, version
         return version != seen
 
     def find_damage(self) -> list[str]:
         found: list[str] = []
         checks: tuple[tuple[str, Callable[[Any], str]], ...] = (
-            ("PRAGMA integrity_check", lambda row: str(_only(row)).strip()),
+            ("PRAGMA integrity_check", lambda row: str(_only_column(row)).strip()),
             ("PRAGMA foreign_key_check", lambda row: f"a row of {row[0]} belongs to a row of {row[2]} that is gone"),
         )
         try:
@@ -404,7 +406,7 @@ class SqliteStore:
 
     def close(self) -> None:
         try:
-            # The engine that lost its database has said so already, perhaps before its writer could.
+            # If the database is gone, the engine has already raised that, perhaps before its writer noticed.
             with suppress(StoreGone):
                 if self._writer is not None:
                     self._writer.close()
@@ -416,8 +418,9 @@ class SqliteStore:
                 self._db.close()
 
     def _checkpoint(self) -> None:
-        """Write all commits into the file, so that it is complete by itself; where readers hinder that, or the disk is
-        full, they stay in the WAL.
+        """Copy all commits from the WAL into the file, so that the file is complete without it.
+
+        If readers are in the way or the disk is full, some commits stay in the WAL.
         """
         if not self._witness.is_same():
             return
@@ -428,11 +431,11 @@ class SqliteStore:
                 self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
     def _lost_events(self, known: dict[int, int]) -> Iterator[str]:
-        """The events that were durable and are not in the database: its WAL is missing, cut or damaged."""
+        """A message for each run with events that were durable and are gone: the WAL is missing, cut or damaged."""
         sql = f"SELECT max(place) & {rows.SEQ_MASK} FROM log WHERE place > ? AND place < ?"
         for run, seq in known.items():
-            found = self._first(_only, sql, rows.place(run, 0), rows.place(run + 1, 0)) or 0
-            if found < seq or (run and self._first(_only, "SELECT 1 FROM runs WHERE id = ?", run) is None):
+            found = self._first(_only_column, sql, rows.place(run, 0), rows.place(run + 1, 0)) or 0
+            if found < seq or (run and self._first(_only_column, "SELECT 1 FROM runs WHERE id = ?", run) is None):
                 what = f"events {found + 1} to {seq} of run {run} are" if seq else f"run {run} is"
                 yield f"{what} gone, because {self.path}-wal is missing, cut or damaged"
 
@@ -452,7 +455,7 @@ class SqliteStore:
     def _read(
         self, db: apsw.Connection, convert: Callable[[Any], T], sql: str, values: tuple[str | bytes | int, ...]
     ) -> Iterator[T]:
-        """The converted rows of a query on one connection; a row that makes no sense is damage."""
+        """The converted rows of a query on one connection; a row that can't be converted is damage."""
         try:
             for row in db.execute(sql, values):
                 yield convert(row)
@@ -464,7 +467,7 @@ class SqliteStore:
     def _first(self, convert: Callable[[Any], T], sql: str, *values: str | bytes | int) -> T | None:
         return next(self._all(convert, sql, *values), None)
 
-    def _keep(self, name: str, definition: bytes) -> None:
+    def _insert_definition(self, name: str, definition: bytes) -> None:
         if self._db.execute("SELECT 1 FROM definitions WHERE hash = ?", (name,)).get is None:
             self._db.execute("INSERT INTO definitions VALUES (?, ?)", (name, rows.definition_value(definition)))
 

@@ -138,34 +138,34 @@ def _leads_somewhere(reading: NativeReading, drafts: dict[str, StepDraft], arc: 
 
 def unknown_step(reading: NativeReading, how: How, name: str, node: Scalar | Mapping) -> None:
     """Report a name that no step of this scope has."""
-    stranger = UnknownName(reading.scope, how, node, name)
+    unknown = UnknownName(reading.scope, how, node, name)
     if reading.scope.around is None:
-        _report(reading.report, stranger)
+        _report(reading.report, unknown)
     else:
-        reading.strangers.append(stranger)
+        reading.unknown_names.append(unknown)
 
 
-def report_strangers(reading: NativeReading) -> None:
+def report_unknown_names(reading: NativeReading) -> None:
     """Report the unknown names inside items, once all outer names are known."""
     reported: set[tuple[int, int]] = set()
-    for stranger in reading.strangers:
-        place = stranger.node.line, stranger.node.column
+    for unknown in reading.unknown_names:
+        place = unknown.node.line, unknown.node.column
         if place not in reported:
             reported.add(place)
-            _report(reading.report, stranger)
+            _report(reading.report, unknown)
 
 
-def _report(report: Diagnostics, stranger: UnknownName) -> None:
+def _report(report: Diagnostics, unknown: UnknownName) -> None:
     """Report that a step is out of reach from here and where it is, or that it does not exist."""
-    name, scope = stranger.name, stranger.scope
-    jumps = stranger.how != "needs"
+    name, scope = unknown.name, unknown.scope
+    jumps = unknown.how != "needs"
     if name in scope.inner:
         holder = scope.inner[name]
         where = "for each item" if holder == name else f"inside the items of `{shorten(holder)}`"
         message = f"`{shorten(name)}` runs {where}"
         message += ", and nothing jumps into an item" if jumps else ""
         hint = "go to the step that gives the items" if jumps else f"need `{holder}`: all its items"
-        report.error("scope", message, stranger.node, hint=hint)
+        report.error("scope", message, unknown.node, hint=hint)
         return
     around = scope.around
     while around is not None:
@@ -173,11 +173,11 @@ def _report(report: Diagnostics, stranger: UnknownName) -> None:
             message = f"`{shorten(name)}` is outside of the item"
             message += ", and nothing jumps out of one" if jumps else ""
             hint = "name a step of the item" if jumps else "the step that runs the items can need it"
-            report.error("scope", message, stranger.node, hint=hint)
+            report.error("scope", message, unknown.node, hint=hint)
             return
         around = around.around
     hint = "" if report.full else did_you_mean(name, scope.drafts, "steps")
-    report.error("unknown-step", f"there is no step `{shorten(name)}`", stranger.node, hint=hint)
+    report.error("unknown-step", f"there is no step `{shorten(name)}`", unknown.node, hint=hint)
 
 
 def _refuse_cycles(report: Diagnostics, drafts: dict[str, StepDraft], steps: list[Step], is_list: bool) -> None:
