@@ -13,7 +13,10 @@ import pytest
 from . import flows
 from .service import API, Api, Server
 
-_CHUNKED = b"POST /api/v1/check HTTP/1.1\r\nHost: {own}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+_CHUNKED = (
+    b"POST /api/v1/check HTTP/1.1\r\nHost: {own}\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
 
 
 def test_a_wrong_method_names_the_right_ones(api: Api) -> None:
