@@ -1,4 +1,4 @@
-"""`ask`: a question parks its step, without any other key, and `resile answer` answers it."""
+"""`ask`: a question parks its step without the key `park`, and `resile answer` answers it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_a_question_waits_and_an_answer_goes_on(program: Program, more: str) -> 
     assert (program.folder / "used").read_text() == "[1] $(touch evil)\n"
 
 
-def test_what_asks_nothing_takes_no_answer(program: Program) -> None:
-    """A failure that waits for judgement, a step that is not parked and a question that was answered are refused."""
+def test_only_an_open_question_takes_an_answer(program: Program) -> None:
+    """`resile answer` refuses a step that is parked for judgement, and a question that was answered already."""
     program.write(FLOW.replace("MORE", ""))
     program.call("run", "flow.yaml", code=4)
     assert "'broken' asks nothing" in program.call("answer", "1", "broken", "x", code=2).stderr
@@ -53,7 +53,7 @@ def test_what_asks_nothing_takes_no_answer(program: Program) -> None:
         ("steps: {a: {shell: x, on_failure: [{ask: why?}]}}", "a handler ends by itself, and can't wait for an answer"),
     ],
 )
-def test_where_a_question_can_not_stand(program: Program, text: str, message: str) -> None:
+def test_end_and_handlers_ask_nothing(program: Program, text: str, message: str) -> None:
     """`end` and handlers never wait, so a question in them is refused."""
     program.write(f"resile: 1\nname: t\n{text}\n")
     assert message in program.call("check", "flow.yaml", code=2).stdout

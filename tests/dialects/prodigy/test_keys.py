@@ -14,7 +14,7 @@ from resile.dialects.prodigy.keys import DEAD
 from resile.dialects.reading.key_tables import REFUSED
 
 ROWS = [(table.name, key) for table in tables("prodigy") for key in table.keys.values()]
-# Where a key of each table stands: the file around it.
+# A file for each table; a key of the table stands at `%s`.
 AROUND = {
     "the workflow": "{commands: [{shell: a}], %s}",
     "a step": "[{shell: a}, {shell: b, %s}, {shell: 'c ${shell.output}'}]",
@@ -36,7 +36,7 @@ AROUND = {
     "a value of env": "{env: {V: {%s}}, commands: [{shell: a}]}",
 }
 MAP = "input: [1], agent_template: [{shell: t}]"
-# What is written with a key and what without it; just a text: the same with nothing.
+# For each key what stands at `%s` with it and without it; a single text is that with it, and without it nothing is there.
 CASES: dict[str, dict[str, str | tuple[str, str]]] = {
     "the workflow": {
         "name": "name: n",
@@ -239,13 +239,13 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
 }  # fmt: skip
 
 
-def around(table: str, text: str) -> str:
-    """A whole file: the text where keys of the table stand, or the text itself where it is one."""
+def make_file(table: str, text: str) -> str:
+    """Make a whole file: put the text where keys of the table stand, unless it is a whole file itself."""
     return text if text[:1] in ("[", "{") else AROUND[table] % text
 
 
-def result(text: str, profile: str = "") -> Any:
-    """What a file comes to: its model without positions, or its errors."""
+def compile_to_data(text: str, profile: str = "") -> Any:
+    """Compile a file; return its model without positions, or the messages of its errors."""
     compiled = compile_text(text, file="flow.yml", folder="/f", profile=profile)
     assert compiled.dialect == "prodigy", text
     if compiled.workflow is None:
@@ -254,7 +254,7 @@ def result(text: str, profile: str = "") -> Any:
 
 
 def _without_origins(data: Any) -> Any:
-    """The same data without where things stand in the file."""
+    """The same data without its positions in the file."""
     if isinstance(data, dict):
         return {key: _without_origins(value) for key, value in data.items() if key != "origin"}
     if isinstance(data, list | tuple):
@@ -263,7 +263,7 @@ def _without_origins(data: Any) -> Any:
 
 
 def test_every_key_has_a_case() -> None:
-    """A key that is accepted without a case does not get in."""
+    """Every key that a table accepts has a case here, and every case is such a key."""
     accepted = {(table, key.name) for table, key in ROWS if key.kind not in (REFUSED, DEAD)}
     assert accepted == {(table, key) for table, keys in CASES.items() for key in keys}
     assert {table for table, _ in ROWS} == AROUND.keys()
@@ -271,22 +271,26 @@ def test_every_key_has_a_case() -> None:
 
 @pytest.mark.parametrize(("table", "key"), [(table, key) for table, keys in CASES.items() for key in keys])
 def test_an_accepted_key_changes_the_model(table: str, key: str) -> None:
-    """The file with the key is another one than that without it, which has no error."""
+    """The model of the file with the key differs from that of the file without it, which has no error."""
     case = CASES[table][key]
     with_key, without = (case, "") if isinstance(case, str) else case
     profile = "p" if key == "profiles" else ""
-    plain = result(around(table, without)) if without or table != "the workflow" else result("{commands: [{shell: a}]}")
+    plain = (
+        compile_to_data(make_file(table, without))
+        if without or table != "the workflow"
+        else compile_to_data("{commands: [{shell: a}]}")
+    )
     assert isinstance(plain, dict), plain
-    told = result(around(table, with_key), profile)
-    assert told != plain
-    if isinstance(told, list):
-        assert any(f"`{key}" in message or "expected one of" in message for message in told), told
+    changed = compile_to_data(make_file(table, with_key), profile)
+    assert changed != plain
+    if isinstance(changed, list):
+        assert any(f"`{key}" in message or "expected one of" in message for message in changed), changed
 
 
 @pytest.mark.parametrize(("table", "key"), [(table, key.name) for table, key in ROWS if key.kind == REFUSED])
 def test_a_refused_key_is_named(table: str, key: str) -> None:
     """A refused key is an error with its name, its place and what to do instead."""
-    compiled = compile_text(around(table, f"{key}: x"), file="flow.yml", dialect="prodigy")
+    compiled = compile_text(make_file(table, f"{key}: x"), file="flow.yml", dialect="prodigy")
     assert compiled.workflow is None
     (finding,) = [finding for finding in compiled.diagnostics if finding.code == "refused"]
     assert finding.message.startswith(f"`{key}` is not run: ")
@@ -303,7 +307,7 @@ def test_every_key_is_documented() -> None:
 
 @pytest.mark.parametrize("table", AROUND)
 def test_an_unknown_key_is_an_error(table: str) -> None:
-    """A word that no table has is refused, with its place."""
-    compiled = compile_text(around(table, "zzz: 1"), file="flow.yml", dialect="prodigy")
+    """A key that the table does not have is refused, with the name of the table."""
+    compiled = compile_text(make_file(table, "zzz: 1"), file="flow.yml", dialect="prodigy")
     messages = [finding.message for finding in compiled.diagnostics if finding.code == "unknown-key"]
     assert messages[:1] == [f"{'a step' if table == 'on_failure' else table} has no key `zzz`"]

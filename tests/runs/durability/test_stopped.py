@@ -15,7 +15,7 @@ import pytest
 from tests.executors.local.driver import wait_for
 from tests.runs.durability.harness import Runs, times
 
-# The command line with leases of a second, and with little patience for workers of stopped engines.
+# The command line with leases of a second, which gives up the workers of stopped engines after a second.
 LEASE_SECONDS = 1.0
 STOPS = times("RESILE_STOPS", 17)
 STOPS_OF_ONE_RUN = 4
@@ -30,7 +30,7 @@ from resile.cli.main import main
 sys.argv[0] = "resile"
 sys.exit(main())
 """
-# The same, stopped when the run has a lease and no engine yet.
+# The same, but the process stops itself when it has the lease of the run and has not begun to drive it.
 STOPPED_BEFORE = SHORT.replace(
     "from resile.cli.main",
     """import os, signal
@@ -91,7 +91,7 @@ class ShortLeases(Runs):
     """Runs whose engines have short leases."""
 
     def start(self, *words: str, program: str = SHORT) -> subprocess.Popen[bytes]:
-        """A command that goes on by itself."""
+        """Start a command without waiting for its end."""
         return subprocess.Popen(
             [sys.executable, "-c", program, *words],
             cwd=self.folder,
@@ -102,7 +102,7 @@ class ShortLeases(Runs):
         )
 
     def stop(self, engine: subprocess.Popen[bytes]) -> None:
-        """Stop an engine while it does not hold the lock of the database, which SQLite can't take from it."""
+        """Stop an engine at a moment when it does not lock the database: others could never write to it."""
         while True:
             os.kill(engine.pid, signal.SIGSTOP)
             db = apsw.Connection(self.env["RESILE_DB"], flags=apsw.SQLITE_OPEN_READWRITE)
@@ -143,8 +143,8 @@ class ShortLeases(Runs):
             store.close()
 
 
-def flow_of(folder: Path, kind: str) -> str:
-    """Write a workflow of shell steps, or of functions in processes or threads; its name."""
+def write_flow(folder: Path, kind: str) -> str:
+    """Write a workflow of shell steps, or of functions in processes or threads; return the name of its file."""
     if kind == "shell":
         (folder / "flow.yaml").write_text(SHELL)
         return "flow.yaml"
@@ -152,14 +152,14 @@ def flow_of(folder: Path, kind: str) -> str:
     return "flow.py"
 
 
-def ended(engine: subprocess.Popen[bytes]) -> tuple[int, str]:
-    """The exit code of a command, and what it wrote to stderr."""
+def wait_for_end(engine: subprocess.Popen[bytes]) -> tuple[int, str]:
+    """Wait for the end of a command; return its exit code and what it wrote to stderr."""
     _, errors = engine.communicate(timeout=60)
     return engine.returncode, errors.decode()
 
 
 def test_a_stopped_engine_comes_back_and_changes_nothing(tmp_path: Path) -> None:
-    """Its step is adopted by the second engine and not killed by the first, which ends with its usual message."""
+    """The second engine adopts the running step, and the first one does not kill it and says that it lost the run."""
     os.mkfifo(tmp_path / "gate")
     (tmp_path / "flow.yaml").write_text(GATED)
     runs = ShortLeases(tmp_path)
@@ -169,9 +169,9 @@ def test_a_stopped_engine_comes_back_and_changes_nothing(tmp_path: Path) -> None
     second = runs.take_over()
     wait_for(lambda: "attempt_adopted" in {note.type for note in runs.notes()})
     os.kill(first.pid, signal.SIGCONT)
-    code, errors = ended(first)
+    code, errors = wait_for_end(first)
     (tmp_path / "gate").write_text("go\n")
-    assert ended(second)[0] == 0
+    assert wait_for_end(second)[0] == 0
     assert code == 130
     assert f"this engine no longer drives run 1; process {second.pid} on" in errors
     assert runs.counted() == {"a": 1, "b": 1, "c": 1}
@@ -180,22 +180,22 @@ def test_a_stopped_engine_comes_back_and_changes_nothing(tmp_path: Path) -> None
 
 
 def test_an_engine_that_was_stopped_before_it_began_is_interrupted(tmp_path: Path) -> None:
-    """Another one drives the run meanwhile: that is no error of the call, which would be exit 2."""
+    """An engine that finds on waking up that another one has its run exits with 130, not with 2 as for a wrong call."""
     os.mkfifo(tmp_path / "gate")
     (tmp_path / "flow.py").write_text(GATED_FUNCTION)
     runs = ShortLeases(tmp_path)
     dead = runs.start("run", "flow.py")
     wait_for((tmp_path / "begun").exists)
     dead.kill()
-    ended(dead)
+    wait_for_end(dead)
     first = runs.start("resume", "1", program=STOPPED_BEFORE)
     os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
     second = runs.take_over()
     wait_for(lambda: "attempt_adopted" in {note.type for note in runs.notes()})
     os.kill(first.pid, signal.SIGCONT)
-    code, errors = ended(first)
+    code, errors = wait_for_end(first)
     (tmp_path / "gate").write_text("go\n")
-    assert ended(second)[0] == 0
+    assert wait_for_end(second)[0] == 0
     assert (code, "this engine no longer drives run 1" in errors) == (130, True), errors
 
 
@@ -210,10 +210,10 @@ def test_engines_stopped_again_and_again_double_nothing(tmp_path: Path, kind: st
         round_number += 1
         folder.mkdir()
         runs = ShortLeases(folder)
-        engine = runs.start("run", flow_of(folder, kind))
+        engine = runs.start("run", write_flow(folder, kind))
         wait_for(lambda runs=runs: runs.number())
         stopped: list[subprocess.Popen[bytes]] = []
-        # An engine that is always stopped at once would never end its run.
+        # No run is stopped more often than this, because it would never end.
         while len(stopped) < STOPS_OF_ONE_RUN:
             try:
                 engine.wait(chance.uniform(0.0, 1.0))
@@ -224,15 +224,15 @@ def test_engines_stopped_again_and_again_double_nothing(tmp_path: Path, kind: st
             stopped.append(engine)
             engine = runs.take_over()
             if chance.random() < 0.5:
-                # Come back while the next engine works, or only at the end.
+                # This engine goes on while the next one works; the others only at the end.
                 os.kill(stopped[-1].pid, signal.SIGCONT)
         outcomes = []
         for one in stopped:
             os.kill(one.pid, signal.SIGCONT)
-            outcomes.append(ended(one))
+            outcomes.append(wait_for_end(one))
         # A run that was over when its engine was stopped can't be resumed.
         was_over = any(code == 0 for code, _ in outcomes)
-        code, errors = ended(engine)
+        code, errors = wait_for_end(engine)
         assert code in ((0, 2) if was_over else (0,)), errors
         for code, errors in outcomes:
             assert code == 0 or (code, "no longer drives run 1" in errors) == (130, True), errors
@@ -240,7 +240,7 @@ def test_engines_stopped_again_and_again_double_nothing(tmp_path: Path, kind: st
 
 
 def check(runs: ShortLeases, kind: str) -> None:
-    """See that a run that was disturbed is what it would have been."""
+    """Check that the disturbed run has the outcome, effects and output of an undisturbed one."""
     document = runs.call("status", "1")[1]
     assert document["status"] == "completed"
     lost = runs.noted("attempt_lost")
