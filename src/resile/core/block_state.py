@@ -1,4 +1,4 @@
-"""The blocks of nodes that a run has requested, and what its requests wait for; scheduling/blocks.py changes it."""
+"""The blocks of nodes that a run has requested, and what its triggers count; scheduling/blocks.py changes both."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from msgspec import Struct
 
 
 class Block(Struct, gc=False, omit_defaults=True):
-    """A block that was requested by an allocation of the workflow, and has not ended.
+    """A block that the run requested for an allocation of the workflow, and that has not ended.
 
-    `because` is the seq of the request. The batch system was asked for it once it is `tried`. `workers` counts those
-    that have started in it.
+    `because` is the number of the event that requested it. `tried` means that the batch system has accepted or refused
+    it. `workers` counts the workers that have started in it.
     """
 
     allocation: int
@@ -19,11 +19,12 @@ class Block(Struct, gc=False, omit_defaults=True):
 
 
 class Blocks(Struct, omit_defaults=True):
-    """The blocks of an epoch that are `open`, by number; numbers go on from epoch to epoch.
+    """The `open` blocks of an epoch, by number; `last` is the highest number so far, also of earlier epochs.
 
     `fired` counts how often each allocation of the workflow was requested. `ready` and `settled` count how often each
-    step did that, for the steps of triggers, and `completions` those of the run. `fresh` are jobs that became ready
-    during the event; `is_due` says that a trigger may hold, `is_short` that a block has ended.
+    step that a trigger names became ready, or was over; `completions` counts how often all steps of the run were over.
+    The last three fields are about the current event: `fresh` are the jobs that it made ready, `is_due` says that a
+    trigger may hold now, `is_short` that a block has ended.
     """
 
     fired: list[int]

@@ -34,10 +34,11 @@ class Scheduler(Struct, frozen=True, omit_defaults=True):
 
 
 class Allocation(Struct, frozen=True, omit_defaults=True):
-    """Request `count` allocations on a trigger of these steps, or of the run where there are none.
+    """Request `count` allocations on a trigger, which is about `steps`, or about the whole run if there are none.
 
-    A worker runs the steps of an allocation, or of each of its nodes (`worker_per_node`), so many at once. A
-    `persistent` request is made each time that its trigger holds, another one the first time.
+    An allocation has one worker, or with `worker_per_node` one on each node; a worker runs at most
+    `worker_parallel_max` steps at once. A `persistent` request is made each time that its trigger holds, any other
+    only the first time.
     """
 
     scheduler: str
@@ -50,7 +51,7 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
 
 
 class Workers(Struct, frozen=True, omit_defaults=True):
-    """When the workers of an allocation exit: so long before its end, or after so long without work."""
+    """When the workers of an allocation exit: these seconds before its end, or after these seconds without work."""
 
     expiration_buffer_seconds: int = 60
     idle_seconds_max: int = 90

@@ -126,7 +126,7 @@ def test_a_leader_enters_its_cgroup_or_is_measured(tmp_path: Path) -> None:
     group.mkdir()
     slot = slot_in(tmp_path, group)
     assert limits.enter(slot) == 100.0 + memory.WATCH_SECONDS
-    assert (slot.cgroup, slot.measured_at, group.exists(), limits.left) == (b"", 100.0, False, [])
+    assert (slot.cgroup, slot.measured_at, group.exists(), limits.undeleted) == (b"", 100.0, False, [])
     assert limits.enter(slot) == 100.0 + memory.WATCH_SECONDS
     group.mkdir()
     (group / "cgroup.procs").touch()
@@ -196,11 +196,11 @@ def test_what_a_cgroup_tells_of_an_attempt_that_ended(
     slot.reason = reason
     limits.close(slot)
     assert (slot.reason, slot.usage) == (expected[0], (status, 1.5, expected[1], 7))
-    assert (slot.cgroup, limits.left) == (b"", [os.fsencode(group)])
+    assert (slot.cgroup, limits.undeleted) == (b"", [os.fsencode(group)])
     for file in group.iterdir():
         file.unlink()
     limits.leave(slot)
-    assert (limits.left, group.exists()) == ([], False)
+    assert (limits.undeleted, group.exists()) == ([], False)
     slot.close()
 
 

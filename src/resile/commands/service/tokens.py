@@ -1,4 +1,4 @@
-"""Tokens of a server: made, listed and revoked. The store has only the hash of a secret, which is shown once."""
+"""Makes, lists and revokes the tokens of a server. A secret is shown once, when it is made; the store has its hash."""
 
 from __future__ import annotations
 

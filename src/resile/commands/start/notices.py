@@ -21,7 +21,7 @@ WARNINGS_MAX = 20
 
 
 def learned_lines(learned: dict[str, int]) -> list[str]:
-    """What was learned about the memory of steps, a line for each; of very many the first ones."""
+    """What was learned about the memory of steps, one line for each; at most WARNINGS_MAX lines."""
     lines = [f"{name} asks for {size(count)}: what it needed in earlier runs" for name, count in learned.items()]
     return lines[:WARNINGS_MAX]
 
@@ -62,7 +62,7 @@ def notices_of(store: Store, row: RunRow, state: State) -> list[str]:
         changed = f"{file} has changed since run {row.id} started, and this run goes on with the file as it was"
         return [f"{changed}; to use the new one: resile run {file}", *warning_lines(shown_secrets(workflow), file)]
     if workflow.dialect == "python":
-        # To compile it would run the program.
+        # Compiling it would run the program.
         return warning_lines(shown_secrets(workflow), file)
     try:
         return warning_lines(load(file, store, CompileOptions(workflow.dialect)).warnings, file)

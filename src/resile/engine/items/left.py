@@ -1,9 +1,9 @@
-"""What a rerun of a failed fan-out runs: the items that did not succeed, and the scopes with which they go on.
+"""What a rerun of a failed fan-out runs: the items that did not succeed, and their stored scopes, in which they go on.
 
     dead letters of the fan-out                           \
     items in the log, without those whose jobs succeeded   } --> items file --read_kept_items--> Items and their scopes
 
-The letters are the items that are left, unless some were purged or the fan-out writes none; then the log knows them.
+The dead letters are the items that are left. If some were purged, or the fan-out writes none, the log has the items.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def list_items_left(store: Store, run: int, state: State, job: Job, path: str) -
 
 
 def _items_in_log(store: Store, run: int, state: State, job: Job) -> Iterator[Item]:
-    """The items that the fan-out listed, without those of which every job ended well."""
+    """The items that the fan-out listed, without those whose jobs all succeeded."""
     fan = state.fans[job.id]
     begun = item_jobs(state, job, store.jobs(run))
     done = {index for index, rows in begun.items() if all(is_fine(row) for row in rows)}
@@ -50,6 +50,6 @@ def _items_in_log(store: Store, run: int, state: State, job: Job) -> Iterator[It
 
 
 def kept_scopes(store: Store, run: int, items: Sequence[Item]) -> tuple[dict[str, Any], ...]:
-    """The stored scopes of these items, each from its last execution, where one was stored."""
+    """The scopes that the last executions of these items have stored; not all executions store one."""
     found = (store.kept_scope(run, item.history[-1].scope) for item in items if item.history and item.history[-1].scope)
     return tuple(kept.body for kept in found if kept is not None)

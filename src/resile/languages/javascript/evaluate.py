@@ -1,7 +1,7 @@
 """Evaluates expressions of workflow files: the engine and the commands use `Sandbox`.
 
     evaluate(code, context, now, seed, form) -> Evaluation     never raises for an error of the code; positions in
-                                                               messages do not count the `before` characters
+                                                               messages leave out the first `before` characters
     check_syntax(code, form) -> problem or None                when a file is loaded
 
     form "expression"   one expression: `when`, `transitions`, filters
@@ -116,7 +116,7 @@ class Sandbox:
         return None
 
     def _ask(self, request: bytes) -> bytes:
-        """The answer of a helper; raises SandboxSilent if none gets to run."""
+        """The answer of a helper; raises SandboxSilent if no helper answers in time."""
         try:
             return self.helpers.ask(request)
         except SandboxLost as lost:

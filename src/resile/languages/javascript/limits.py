@@ -2,10 +2,11 @@
 
     variables 50 ms CPU -> code 25 ms CPU, by QuickJS -> 60 ms CPU, by the kernel
 
-The kernel judges how long code takes, so a silent helper only waits for the machine. The engine looks every 140 ms
-and replaces it if it was stopped; otherwise it waits for up to 10 s before it asks another one.
+The kernel ends code that takes too much CPU time, so a helper that does not answer is just waiting for a CPU. While it
+is silent, the engine checks every 140 ms whether a signal has stopped it, and replaces a stopped one. After 10 s of
+silence the engine asks another helper.
 
-The helper imports this file too, so it imports nothing.
+The helper imports this file, too, so the file imports nothing.
 """
 
 CODE_CPU_SECONDS_MAX = 0.025
@@ -13,6 +14,7 @@ VARIABLES_CPU_SECONDS_MAX = 0.05
 KERNEL_CPU_SECONDS = 0.06
 SILENCE_SECONDS = 0.14
 PATIENCE_SECONDS = 10.0
+# How many helpers may be silent, or die, over one request.
 SILENCES_MAX = 5
 LOSSES_MAX = 2
 HELPERS_MAX = 4

@@ -3,9 +3,9 @@
     cgroup v2   FOLDER/resile-TOKEN-SLOT   memory.max; the kernel kills the whole attempt, and counts that
     watched     every 250 ms               the memory of all its processes together, from /proc
 
-A cgroup may be made below our own cgroup, or beside it, where that folder gives its children the memory controller and
-we may write there. The kernel puts a process into the cgroup that its parent is in, so the launcher moves the leader
-right after the start, with the children that it may have by then.
+The launcher makes these cgroups below its own, or else beside it: where it may write, and where the folder gives its
+children the memory controller. The kernel puts a process into the cgroup that its parent is in, so the launcher moves
+the leader right after the start, with the children that it may have by then.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -67,9 +67,9 @@ class MemoryLimits:
 
     def __init__(self) -> None:
         self.oom = OomCounter()
-        # The folder in which cgroups can be made: unknown (None), or none (empty).
+        # The folder in which the launcher may make cgroups; None before it has looked for one, empty if there is none.
         self.parent: bytes | None = None
-        self.left: list[bytes] = []
+        self.undeleted: list[bytes] = []
 
     def prepare(self, slot: Slot, limit: int) -> None:
         """Set the limit of the attempt that is about to start, and make its cgroup if that is possible."""
@@ -82,7 +82,7 @@ class MemoryLimits:
                 self.parent = b""
 
     def enter(self, slot: Slot) -> float:
-        """Move the leader, which has just started, into its cgroup; return when to measure it if there is none."""
+        """Move the leader, which has just started, into its cgroup; return when to measure it if there is no cgroup."""
         slot.measured_at = slot.started
         members = slot.cgroup + b"/cgroup.procs"
         if not slot.cgroup or not write(members, b"%d" % slot.pid):
@@ -121,18 +121,18 @@ class MemoryLimits:
         """The out-of-memory kills on this machine that may explain the end of an attempt."""
         if slot.reason or slot.usage[0] not in KILLED_BY_KERNEL:
             return 0
-        # The clock of the kernel's log.
+        # The kernel's log has times of this clock.
         now = time.monotonic()
         return self.oom.kills(slot.pid, now, now - (boot_seconds() - slot.started))
 
     def leave(self, slot: Slot) -> None:
-        """Remove the cgroup of a slot; one that still has processes is removed with a later one."""
-        self.left = [folder for folder in (*self.left, slot.cgroup) if folder and not remove(folder)]
+        """Remove the cgroup of a slot; if it still has processes, a later call for any slot removes it."""
+        self.undeleted = [folder for folder in (*self.undeleted, slot.cgroup) if folder and not remove(folder)]
         slot.cgroup = b""
 
 
 def parent_of(own: bytes, counter: bytes) -> bytes:
-    """The folder whose children have a memory limit and may be made by us; empty if there is none."""
+    """The folder in which the launcher may make cgroups with a memory limit; empty if there is none."""
     if not counter.endswith(b"/memory.events"):
         return b""
     for folder in (own, own.rpartition(b"/")[0]):
