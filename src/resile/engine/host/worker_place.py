@@ -40,7 +40,7 @@ class Held:
     """An attempt that a worker has.
 
     given --> started --> ended --> forgotten, once its end is durable
-    found: the store has its claim, from an earlier server; the next report of the worker shows its real phase
+    found: an engine took over its run and found its claim; the next report of the worker shows its real phase
     """
 
     def __init__(

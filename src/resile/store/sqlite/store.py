@@ -1,6 +1,6 @@
 """The store on SQLite: one file for all runs of a user, read and written by any number of processes.
 
-It has three connections:
+It has up to three connections:
 
     for reading       opened by the first read; while a caller has read half of a stream, all reads see one snapshot
     for short writes  new runs, leases, requests
