@@ -124,7 +124,7 @@ def _build_template(reading: NoetlReading, whole: str, fields: dict[str, Any], n
 
 
 def is_chunked(loop: Part) -> bool:
-    """Is each item of a loop a group of them, by `chunk`?"""
+    """Does `chunk` make each item of a loop a group of list items?"""
     source = loop["input"]
     return isinstance(source, dict) and _GROUPED.search(str(source.get("template", ""))) is not None
 

@@ -106,7 +106,7 @@ def _memory(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> dic
 
 
 def _memory_code(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
-    """Translate `exec_js`: code with the memory at hand, as every script has it."""
+    """Translate `exec_js` to the code of a script, because every script can use the memory."""
     for key in ("key", "value", "value_js"):
         if key in node.entries:
             message = f"`{key}` has no meaning for `exec_js`"
@@ -116,7 +116,7 @@ def _memory_code(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -
 
 
 def _http(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
-    """Translate a request; the file fixes its server, or one output is the whole URL."""
+    """Translate a request. No value may choose its server, unless the whole URL is one value."""
     body: Any = fields.get("body")
     given: dict[str, Any] = {}
     if isinstance(body, dict | list):
@@ -300,7 +300,7 @@ def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str,
             **({"schema_name": schema.name} if schema.name else {})}  # fmt: skip
 
 
-def time_of(kind: str, fields: dict[str, Any]) -> float | None:
+def timeout_of(kind: str, fields: dict[str, Any]) -> float | None:
     """The timeout of each attempt."""
     settings = fields.get("ai", {})
     given = fields.get("timeout", settings.get("timeout", settings.get("ai_timeout")))

@@ -16,7 +16,7 @@ from resile.dialects.native.nodes import Part, StepPart, node_of
 from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.actions import action_of, time_of, transform_of
+from resile.dialects.visor.actions import action_of, timeout_of, transform_of
 from resile.dialects.visor.conditions import checks_of, conditions_of
 from resile.dialects.visor.keys import STEP_INPUT, STEPS, TYPES, TYPES_REFUSED
 from resile.dialects.visor.routes import Routes, rules_of, success_of
@@ -86,7 +86,7 @@ def read_step(reading: VisorReading, name: str, key: Node, node: Mapping) -> Dra
         rules=rules or None,
         accepts_in_items=True if any(rule["then"] == "tolerate" for rule in rules) else None,
         on_success=success,
-        timeout=time_of(kind, fields),
+        timeout=timeout_of(kind, fields),
         env=fields.get("env") or None,
         capture={name: "value"} if transform is not None else None,
         critical=reading.fields.get("fail_fast") or None,

@@ -66,9 +66,9 @@ def drop_empty(folder: str) -> None:
 
 
 def shared_folders(folder: str) -> list[str]:
-    """The folders of attempts to which links in the folder of a run lead.
+    """The attempt folders to which links in the folder of a run lead.
 
-    Only one that has the token of the link in its own name is an attempt's.
+    The name of a link contains the token of its attempt. A target whose folder has another name is no attempt folder.
     """
     found: dict[str, None] = {}
     for place, _, names in os.walk(folder):

@@ -7,8 +7,8 @@
     render_command, render_url no value can become code         holds(text, find)      a condition
 
 `find` returns the value of a name, or MISSING; it is only called for names that a template mentions. A MISSING name
-raises Unknown. Templates run in Jinja's sandbox, with few statements, and results are bounded; a template that could
-cost more than its values are long (cost.py) runs in a process with limits (bounded.py).
+raises Unknown. Templates run in Jinja's sandbox, with few statements, and results are bounded. A template whose time
+or memory could grow far beyond the size of its values (cost.py) runs in a process with limits (bounded.py).
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _filters() -> dict[str, Callable[..., Any]]:
 
 
 def _filter_items(items: Any, name: str, condition: str, **known: Any) -> list[Any]:
-    """The items for which a condition holds that calls them by this name; `known` are its other names."""
+    """The items for which a condition holds; it calls the item `name`; `known` has the values of its other names."""
     return [item for item in items if holds(condition, _finder({**known, name: item}))]
 
 

@@ -1,1 +1,1 @@
-"""What a server counts, and how it tells Prometheus."""
+"""Counts what a server does, and writes the counts in the format of Prometheus."""

@@ -85,9 +85,9 @@ def _join(parts: Iterator[LogPart]) -> list[LogText]:
 
 
 def _print_parts(parts: Iterator[LogPart], page: output.Page, alone: bool, is_raw: bool) -> bool:
-    """Print the output, with a heading whenever step, attempt or stream changes; to a terminal, made harmless.
+    """Print the output, with a heading whenever step, attempt or stream changes; return whether there was any.
 
-    Say whether there was any.
+    On a terminal, control characters are made harmless first, unless `is_raw`.
     """
     last = None
     ended = True
@@ -111,7 +111,7 @@ def _print_parts(parts: Iterator[LogPart], page: output.Page, alone: bool, is_ra
 
 
 def _finish(text: Harmless | None) -> None:
-    """Print what an attempt's output still lacks."""
+    """Print the rest of an attempt's output, and end its colors."""
     if text is not None:
         output.write_text(text.end())
 
