@@ -58,6 +58,23 @@ def test_other_failures_stay_with_what_they_canceled() -> None:
     assert world.replayed() == world.state
 
 
+def test_what_stays_canceled_is_canceled_because_of_the_failure_that_stays() -> None:
+    """`a` completes now, but `both` is canceled because of `b`: a retry of `b` runs it."""
+    world = failing(BOTH, "a", "b")
+    world.broken.discard("a")  # type: ignore[attr-defined]
+    recovered(world, Remedy(1, "a", "lost"))
+    cause = world.state.jobs[5].cause
+    assert cause is not None
+    assert (cause.step, cause.status) == ("b", "failed")
+    world.broken.clear()  # type: ignore[attr-defined]
+    world.executed.clear()
+    world.feed(RetryRequested(world.clock, 2, "ann", "fixed", offline=True))
+    world.feed(RunResumed(world.clock, world.capacity))
+    while world.orders:
+        world.perform()
+    assert (world.executed, world.ended) == (["b", "after_b", "both", "end"], "completed")
+
+
 def test_a_grant_is_for_one_job_and_never_shrinks() -> None:
     """Another job with the same request keeps what it asks for, and a smaller grant is ignored."""
     asked = Resources(memory_bytes=100, runtime_seconds=5.0)

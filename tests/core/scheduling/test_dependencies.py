@@ -102,6 +102,17 @@ def test_a_skipped_step_satisfies_list_order_but_not_needs() -> None:
     assert (cause.step, cause.status) == ("a", "skipped")
 
 
+def test_the_cause_is_what_was_skipped_not_what_was_waited_for() -> None:
+    """`b` completes last, but its success is not why `c` is skipped."""
+    world = World(flow(step("a", when=Condition("x")), step("b"), step("c", "a", "b")), truth=lambda name: name != "a")
+    cause = world.run().state.jobs[3].cause
+    assert cause is not None
+    assert (cause.step, cause.status) == ("a", "skipped")
+    (skipped,) = [note for note in world.notes if (note.type, note.step) == ("step_skipped", "c")]
+    (first,) = [note for note in world.notes if (note.type, note.step) == ("step_skipped", "a")]
+    assert skipped.because == first.seq
+
+
 def test_a_failed_need_wins_over_a_skipped_one() -> None:
     """Canceled, not skipped."""
     world = World(
@@ -110,6 +121,9 @@ def test_a_failed_need_wins_over_a_skipped_one() -> None:
         lambda name: name != "a",
     ).run()
     assert world.statuses()["c"] == "canceled"
+    cause = world.state.jobs[3].cause
+    assert cause is not None
+    assert (cause.step, cause.status) == ("b", "failed")
 
 
 def test_list_order_is_cut_by_a_failure() -> None:

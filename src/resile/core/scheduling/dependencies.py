@@ -105,7 +105,7 @@ def _apply_needs(reaction: Reaction, scope: Scope, job: Job, source: Job) -> boo
         if job.step not in reaction.state.plan_of(scope.id).arc_targets or job.tokens:
             wake_or_join(reaction, job, source.last_event_seq)
         return False
-    _cancel_or_skip(reaction, scope, job, status, source)
+    _cancel_or_skip(reaction, scope, job, status, _culprit(reaction.state, scope, job.step, status, source))
     return True
 
 
@@ -131,6 +131,19 @@ def _status_from_needs(state: State, scope: Scope, number: int, source: Job) -> 
     if scope.waiting[number]:
         return None
     return SKIPPED if skipped else READY
+
+
+def _culprit(state: State, scope: Scope, number: int, status: Status, source: Job) -> Job:
+    """The needed job because of which a job is canceled or skipped: the one that has just settled, or one before it."""
+    plan, skips = state.plan_of(scope.id), status is SKIPPED
+    for need in plan.steps[number].needs:
+        members = [state.jobs[scope.first + plan.index[name]] for name in need.any_of]
+        found = [job for job in members if (job.status is SKIPPED) == skips]
+        is_open = any(job.counts_as_success or job.status not in TERMINAL for job in members)
+        holds = (need.skip_satisfies or len(found) < len(members)) if skips else need.failure_satisfies
+        if found and not is_open and not holds:
+            return next((job for job in found if job is source), found[0])
+    return source
 
 
 def _cancel_or_skip(reaction: Reaction, scope: Scope, job: Job, status: Status, source: Job) -> None:
