@@ -230,6 +230,21 @@ def test_a_resumed_engine_asks_for_everything_that_is_owed() -> None:
     assert world.types("b").count("attempt_started") == 1
 
 
+def test_an_adopted_attempt_whose_start_nobody_saw_began_when_it_did() -> None:
+    """It started while no engine was there: its step began then, and was adopted later."""
+    world = World(flow(step("a"))).start()
+    world.orders.clear()
+    world.feed(RunResumed(9.0, world.capacity))
+    world.feed(AttemptAdopted(9.1, 1, 1, 77, 5.0))
+    assert [(note.type, note.at) for note in world.notes if note.step == "a"] == [
+        ("step_started", 5.0),
+        ("attempt_started", 5.0),
+        ("attempt_adopted", 9.1),
+    ]
+    assert world.state.times(world.state.jobs[1]) == (5.0, None)
+    assert world.replayed() == world.state
+
+
 def test_resuming_an_ended_run_only_stops_again() -> None:
     """Nothing follows the closing pair."""
     world = World(flow(step("a"))).run()

@@ -48,9 +48,14 @@ def test_an_end_without_a_start_stands_for_both(tmp_path: Path) -> None:
 
 
 def test_an_attempt_is_adopted_when_the_engine_finds_it(tmp_path: Path) -> None:
-    """The event has the time of the engine's clock, not that of the start long ago."""
-    event, row = parts_of(tmp_path, RUN).observe(Adopted(1, 1, START - 500.0, 71, NO_LOG))
-    assert (event, row) == (AttemptAdopted(START, 1, 1, 71), None)
+    """The event has the time of the engine's clock; the start long ago is in its row, which no engine may have seen."""
+    parts = parts_of(tmp_path, RUN)
+    log = parts.output.write("s", b"out")
+    event, row = parts.observe(Adopted(1, 1, START - 500.0, 71, LogRange("s")))
+    assert event == AttemptAdopted(START, 1, 1, 71, START - 500.0)
+    assert row == AttemptRow(1, 1, 1, START - 500.0, log=LogRange("s"), pid=71)
+    _, row = parts.observe(Ended(1, 1, START - 500.0, START + 2.0, 0, 0.5, 4096, log))
+    assert row == AttemptRow(1, 1, 1, START - 500.0, START + 2.0, 0, Usage(502.0, 0.5, 4096), log, None, 71)
 
 
 def test_an_attempt_that_never_starts_leaves_no_row(tmp_path: Path) -> None:

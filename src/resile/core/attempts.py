@@ -48,7 +48,10 @@ def on_attempt_adopted(reaction: Reaction, event: AttemptAdopted) -> None:
     if job is None:
         return
     if job.status is PENDING:
+        # It started while no engine was there to note it.
+        reaction.at = event.started_at or event.at
         _note_start(reaction, job, event.pid)
+        reaction.at = event.at
     reaction.note("attempt_adopted", job, {"pid": event.pid})
     if state.is_stopping(job):
         reaction.order(KillAttempt(job.id, job.attempt, job.last_event_seq))

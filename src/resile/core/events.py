@@ -157,9 +157,10 @@ class AttemptEnded(_OfAttempt, frozen=True, tag="attempt_ended", gc=False):
 
 
 class AttemptAdopted(_OfAttempt, frozen=True, tag="attempt_adopted"):
-    """A resumed engine found this attempt still running."""
+    """A resumed engine found this attempt still running, since `started_at`; its start may not have been reported."""
 
     pid: int = 0
+    started_at: float = 0.0
 
 
 class AttemptWithdrawn(_OfAttempt, frozen=True, tag="attempt_withdrawn"):

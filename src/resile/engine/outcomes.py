@@ -98,14 +98,13 @@ class Observer:
                     outcome = self._apply_cases(report.job, outcome)
                 return self.end_attempt(report.job, report.attempt, report.at, outcome, canceled, report.pid)
             case Started():
-                row = AttemptRow(
-                    report.job, self._state.epoch, report.attempt, report.at, log=report.log, pid=report.pid
-                )
-                self._started[report.job, report.attempt] = row
-                return AttemptStarted(report.at, report.job, report.attempt, report.pid), row
+                event = AttemptStarted(report.at, report.job, report.attempt, report.pid)
+                return event, self._row_of_start(report)
             case Adopted():
-                # The event has the time of the adoption, not of the start.
-                return AttemptAdopted(self._clock.now(), report.job, report.attempt, report.pid), None
+                # The event has the time of the adoption. The row may be new: the start may not have been reported.
+                at = self._clock.now()
+                adopted = AttemptAdopted(at, report.job, report.attempt, report.pid, report.at)
+                return adopted, self._row_of_start(report)
             case Withdrawn():
                 self._performer.remove_files(report.job, report.attempt)
                 started, why = report.started, report.why
@@ -113,6 +112,12 @@ class Observer:
             case Lost():
                 return self.end_attempt(report.job, report.attempt, report.at, evidence.outcome_of_lost(report))
         assert_never(report)
+
+    def _row_of_start(self, report: Started | Adopted) -> AttemptRow:
+        """The row of an attempt that runs."""
+        row = AttemptRow(report.job, self._state.epoch, report.attempt, report.at, log=report.log, pid=report.pid)
+        self._started[report.job, report.attempt] = row
+        return row
 
     def end_attempt(
         self, job: int, attempt: int, at: float, outcome: Outcome, canceled: bool = False, pid: int = 0
