@@ -21,7 +21,7 @@ from tests.parsl.hand_nodes import HandNode, executor_in, orders_in, submitted
 def lose(executor: ParslExecutor, *jobs: int, submission: str) -> None:
     """Say that Parsl has lost the task with the first attempts of these jobs."""
     future: Future[None] = Future()
-    pool = cast(Pool, SimpleNamespace(tasks=1))
+    pool = cast(Pool, SimpleNamespace(tasks={submission}))
     future.add_done_callback(executor._make_callback(pool, [(job, 1) for job in jobs], submission))
     future.set_exception(ConnectionError("the manager is gone"))
 

@@ -22,13 +22,28 @@ class Batch:
         self.pool = Pool(
             0, NO_SHAPE, settings, folder=str(folder), run_folder=str(folder), make_provider=lambda _: None
         )
+        self.second = 0.0
+        # When Parsl asked the batch system although it had done so less than a minute before.
+        self.asked_early: list[float] = []
         parts: dict[str, Any] = {
-            "poll_facade": lambda: None,
+            "poll_facade": self._poll,
+            "_last_poll_time": 1.0,
             "status_facade": self.statuses,
             "blocks_to_job_id": self.jobs,
             "scale_out_facade": self._start,
         }
         self.pool._executor = cast(Any, SimpleNamespace(**parts))
+
+    def tend(self, second: float) -> None:
+        """Tend the pool, which has one attempt."""
+        self.second = second
+        self.pool.tend(1, second)
+
+    def _poll(self) -> None:
+        executor: Any = self.pool._executor
+        if not executor._last_poll_time:
+            self.asked_early.append(self.second)
+        executor._last_poll_time = self.second
 
     def _start(self, count: int) -> list[str]:
         names = [str(len(self.jobs) + number) for number in range(count)]
@@ -65,3 +80,26 @@ def test_blocks_that_work_are_replaced_at_once(tmp_path: Path) -> None:
         batch.end(JobState.SCALED_IN)
     assert len(batch.jobs) == 20
     assert batch.pool.problem == ""
+
+
+def test_a_block_that_is_known_to_end_is_asked_about_at_once(tmp_path: Path) -> None:
+    """Then less and less often, because the batch system may take its time; its task is forgotten when it has ended."""
+    batch = Batch(tmp_path)
+    batch.tend(1.0)
+    batch.pool.note_work("0")
+    batch.pool.tasks |= {"1.1", "1.2"}
+    batch.pool.expect_end("0", "1.1")
+    for second in range(2, 70):
+        batch.tend(float(second))
+    assert batch.pool.tasks == {"1.1", "1.2"}
+    assert batch.asked_early == [2.0, 3.0, 5.0, 9.0, 17.0, 33.0, 63.0]
+    batch.end(JobState.CANCELLED)
+    batch.tend(70.0)
+    assert list(batch.jobs) == ["0", "1"]
+    for second in range(71, 140):
+        batch.tend(float(second))
+    assert batch.pool.tasks == {"1.2"}
+    assert len(batch.asked_early) == 7
+    batch.pool.expect_end("1", "1.3")
+    batch.tend(140.0)
+    assert batch.asked_early[7:] == [140.0]

@@ -197,6 +197,7 @@ class AttemptsOnNodes(SegmentReader, ABC):
 
     def _settle(self, key: Key, item: Item, node: Node) -> None:
         """Report what becomes of an attempt that a node had which is gone."""
+        item.expect_end(node)
         if not item.begun:
             item.node = None
             self._settle_unbegun(key, item)
@@ -210,6 +211,7 @@ class AttemptsOnNodes(SegmentReader, ABC):
         for key, item in unjudged:
             assert item.ended is not None
             assert item.node is not None
+            item.expect_end(item.node)
             report = self._verdicts.of_ended(item.ended, item.node)
             with self._lock:
                 self._end(key, report)

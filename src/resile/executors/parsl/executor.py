@@ -192,7 +192,7 @@ class ParslExecutor(AttemptsOnNodes):
             pool = self._pools.get(shape)
             if not keys or pool is None or not pool.is_open:
                 continue
-            room = self._settings.slots * (1 + TASKS_AHEAD) - pool.tasks
+            room = self._settings.slots * (1 + TASKS_AHEAD) - len(pool.tasks)
             in_flight = sum(bool(item.submission) for item in self._items.values()) if room > 0 else 0
             while keys and room > 0 and in_flight < self._parallel * (1 + TASKS_AHEAD):
                 batch = self._next_batch(keys, max(1, len(keys) // (2 * self._settings.slots)))
@@ -222,7 +222,7 @@ class ParslExecutor(AttemptsOnNodes):
             assert item.launch is not None
             item.submission, item.pool = submission, pool
             launches.append(item.launch)
-        pool.tasks += 1
+        pool.tasks.add(submission)
         pool.submit(encode_task(self._config, submission, launches)).add_done_callback(
             self._make_callback(pool, batch, submission)
         )
@@ -234,7 +234,7 @@ class ParslExecutor(AttemptsOnNodes):
             # Parsl swallows the exceptions of callbacks, so the engine raises them.
             try:
                 with self._lock:
-                    pool.tasks -= 1
+                    pool.tasks.discard(submission)
                     is_lost = future.cancelled() or future.exception() is not None
                     if is_lost and not self._is_closed.is_set():
                         self._try_again(batch, submission)

@@ -38,6 +38,11 @@ class Item(Struct):
     is_killed: bool = False
     ended: Ended | None = None
 
+    def expect_end(self, node: Node) -> None:
+        """The node that had it ends, or has ended: so does its block."""
+        if self.pool is not None and node.identity is not None:
+            self.pool.expect_end(node.identity.block, self.submission)
+
 
 class Durations:
     """How long the last attempts of each step took, and those of each command, which many steps may have."""

@@ -127,8 +127,8 @@ class Pool:
         self.shape = shape
         self.settings = settings
         self.blocks: dict[str, Block] = {}
-        # How many tasks Parsl has.
-        self.tasks = 0
+        # The tasks that Parsl has, without those that it has lost and will give up later; each is one submission.
+        self.tasks: set[str] = set()
         # Why the last block could not be asked for, or what is known of one that does not come.
         self.problem = ""
         # Since when there is work and no block in which an attempt has begun.
@@ -138,9 +138,13 @@ class Pool:
         self._make_provider = make_provider
         self._executor: HighThroughputExecutor | None = None
         self._again_at = 0.0
+        self._again_seconds = AGAIN_SECONDS
         # Since when the batch system does not answer.
         self._silent_since = 0.0
-        self._again_seconds = AGAIN_SECONDS
+        # Blocks that are about to end with these tasks, and when the batch system is asked about them.
+        self._ending: dict[str, set[str]] = {}
+        self._ask_at = 0.0
+        self._ask_seconds = AGAIN_SECONDS
 
     @property
     def is_open(self) -> bool:
@@ -235,9 +239,29 @@ class Pool:
             block.has_worked = True
             self._again_seconds = AGAIN_SECONDS
 
+    def expect_end(self, name: str, task: str) -> None:
+        """A block is about to end with this task, as one of its nodes shows: another one must not wait for Parsl.
+
+        Parsl looks at blocks once a minute, and gives up the tasks of one that ended after some missing heartbeats.
+        """
+        self._ending.setdefault(name, set()).add(task)
+
+    def _hurry(self, now: float) -> None:
+        """Let Parsl ask about blocks that are about to end, at first at once; forget the tasks of those that have."""
+        assert self._executor is not None
+        for name in [name for name in self._ending if name not in self.blocks]:
+            self.tasks -= self._ending.pop(name)
+        if not self._ending:
+            self._ask_at, self._ask_seconds = 0.0, AGAIN_SECONDS
+        elif now >= self._ask_at:
+            self._executor._last_poll_time = 0.0
+            self._ask_at = now + self._ask_seconds
+            self._ask_seconds = min(2 * self._ask_seconds, AGAIN_SECONDS_MAX)
+
     def _poll(self, now: float) -> None:
         """Ask the batch system how the blocks are; for a while it may not answer."""
         assert self._executor is not None
+        self._hurry(now)
         try:
             self._executor.poll_facade()
         except Exception as error:

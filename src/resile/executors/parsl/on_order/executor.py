@@ -86,7 +86,7 @@ class OrderedExecutor(ParslExecutor):
             return
         for shape, keys in self._waiting.items():
             for pool in self._takers(shape):
-                room = pool.slots - pool.tasks if keys else 0
+                room = pool.slots - len(pool.tasks) if keys else 0
                 if room > 0:
                     room = min(room, self._parallel - self._in_flight())
                 while keys and room > 0:
