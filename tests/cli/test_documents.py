@@ -8,7 +8,10 @@ import msgspec
 import pytest
 
 from docs.documents import DOCUMENTS, LINES
+from resile.commands.documents.runs import run_document
 from resile.engine.replay import ITEMS_LISTED_MAX, dropped_jobs
+from resile.model.executor import ExecutorSettings
+from resile.model.workflow import Noop, Resources, Step
 from resile.store.contract import JobRow, RunRow
 from resile.store.memory import MemoryStore
 from tests.cli.program import Program
@@ -121,3 +124,12 @@ def test_what_a_long_list_of_jobs_leaves_out_is_counted() -> None:
     run = store.create_run(RunRow(id=0, workflow="x", dialect="native", definition="", status="running"), b"", rows)
     gone = dropped_jobs(store, run, state)
     assert ([row.scope for row in gone.rows], gone.omitted) == (["m[1]", "m[1]"], 3)
+
+
+@pytest.mark.parametrize(("executor", "place"), [(ExecutorSettings(directory="/x"), "a block"), (None, "a worker")])
+def test_what_a_step_waits_for_is_what_its_run_has(executor: ExecutorSettings | None, place: str) -> None:
+    """On a cluster that is a block of nodes, on a server a worker."""
+    asks = Step(name="a", action=Noop(), resources=Resources(cpus=2, memory_bytes=1000))
+    world = World(flow(asks, executor=executor)).start()
+    row = RunRow(id=1, workflow="t", dialect="native", definition="", status="running")
+    assert run_document(row, world.state, "running", 0.0).jobs[0].waits_for == f"{place} with 2 CPUs, 1000 bytes of memory"

@@ -51,6 +51,12 @@ class Batch:
             self.jobs[name], self.statuses[name] = name, JobStatus(JobState.RUNNING)
         return names
 
+    def refuse(self, status: JobStatus) -> None:
+        """Give no block any more, with this answer."""
+        executor: Any = self.pool._executor
+        self.statuses["0"] = status
+        executor.scale_out_facade = lambda _: []
+
     def end(self, state: JobState) -> None:
         """End all blocks."""
         self.statuses.update({name: JobStatus(state) for name in self.statuses})
@@ -65,6 +71,15 @@ def test_blocks_that_come_and_fail_are_a_problem(tmp_path: Path) -> None:
     assert len(batch.jobs) == 8
     assert batch.pool.stuck_since == 1.0
     assert batch.pool.reason() == "a block ended before a step began in it"
+
+
+def test_a_block_that_is_refused_is_a_problem_in_the_words_of_the_batch_system(tmp_path: Path) -> None:
+    """What Parsl says around them tells nobody anything."""
+    batch = Batch(tmp_path)
+    said = "Failed to start block 0: Cannot launch job resile-1-1: no id; recode=1, stdout=, stderr=sbatch: error:\n no"
+    batch.refuse(JobStatus(JobState.FAILED, said))
+    batch.tend(1.0)
+    assert batch.pool.reason() == "sbatch: error: no"
 
 
 def test_blocks_that_work_are_replaced_at_once(tmp_path: Path) -> None:

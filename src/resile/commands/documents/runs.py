@@ -273,7 +273,8 @@ def _place_for(state: State, job: Job) -> str | None:
         wanted += [f"{resources.cpus:g} CPUs"] if resources.cpus > 0 else []
         wanted += [f"{size(resources.memory_bytes)} of memory"] if resources.memory_bytes else []
         wanted += [f"{resources.gpus} GPUs"] if resources.gpus else []
-    return f"a worker with {', '.join(wanted)}" if wanted else None
+    place = "a worker" if state.workflow.executor is None else "a block"
+    return f"{place} with {', '.join(wanted)}" if wanted else None
 
 
 def _gone_job(row: JobRow, now: float) -> RunJob:

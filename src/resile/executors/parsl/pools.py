@@ -279,7 +279,7 @@ class Pool:
             self.blocks[name] = Block(name, str(self._executor.blocks_to_job_id[name]), now)
         if not self.blocks:
             failed = [one for one in self._executor.status_facade.values() if one.terminal and one.message]
-            self._note_problem(_message_of(failed[-1]) if failed else "", now)
+            self._note_problem(refusal_in(failed[-1]) if failed else "", now)
 
     def _note_problem(self, text: str, now: float) -> None:
         """A block did not come: try again, later each time."""
@@ -320,6 +320,12 @@ def _message_of(status: Any) -> str:
     text = " ".join(str(status.message or "").split()) if status is not None else ""
     tail = " ".join(str(getattr(status, "stderr_summary", None) or "").split())
     return f"{text} {tail}".strip()[:500]
+
+
+def refusal_in(status: Any) -> str:
+    """Why the batch system refused a block: its own words, as far as Parsl's message has them."""
+    before, _, after = str(status.message or "").partition("stderr=")
+    return " ".join((after or before).split())[:500]
 
 
 def _quote(text: str) -> str:

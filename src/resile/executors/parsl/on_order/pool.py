@@ -16,7 +16,7 @@ from msgspec import Struct
 from resile.errors import ResileError
 from resile.executors.parsl import slurm
 from resile.executors.parsl.node.slots import fit_word
-from resile.executors.parsl.pools import Block, Pool
+from resile.executors.parsl.pools import Block, Pool, refusal_in
 
 FORMER_SECONDS = 2.0
 
@@ -190,7 +190,7 @@ class OrderedPool(Pool):
             self.events.append(Submitted(number, job))
             return
         failed = [one for one in self._executor.status_facade.values() if one.terminal and one.message]
-        self._note_problem(_reason_in(str(failed[-1].message)) if failed else "", now)
+        self._note_problem(refusal_in(failed[-1]) if failed else "", now)
         if number not in self._refused:
             self._refused.add(number)
             self.events.append(Submitted(number, problem=self.problem or "the batch system gives no reason"))
@@ -239,9 +239,3 @@ class OrderedPool(Pool):
             return slurm.look_up([block.job]).get(block.job)
         except ResileError:
             return None
-
-
-def _reason_in(message: str) -> str:
-    """The batch system's own words in a message of Parsl."""
-    before, _, after = message.partition("stderr=")
-    return " ".join((after or before).split())[:500]
