@@ -132,4 +132,6 @@ def test_what_a_step_waits_for_is_what_its_run_has(executor: ExecutorSettings | 
     asks = Step(name="a", action=Noop(), resources=Resources(cpus=2, memory_bytes=1000))
     world = World(flow(asks, executor=executor)).start()
     row = RunRow(id=1, workflow="t", dialect="native", definition="", status="running")
-    assert run_document(row, world.state, "running", 0.0).jobs[0].waits_for == f"{place} with 2 CPUs, 1000 bytes of memory"
+    assert (
+        run_document(row, world.state, "running", 0.0).jobs[0].waits_for == f"{place} with 2 CPUs, 1000 bytes of memory"
+    )
