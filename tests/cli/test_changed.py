@@ -34,3 +34,16 @@ def test_only_what_changed(program: Program) -> None:
     for wrong in (("--dry-run",), ("--changed", "--as-new"), ("--changed", "--failed-only")):
         program.call("rerun", "1", *wrong, code=2)
     program.call("run", "flow.yaml", "--cached", "--from", "b", code=2)
+
+
+def test_a_file_that_is_gone_did_not_change(program: Program) -> None:
+    """The reason says that it is missing, beside those that changed."""
+    program.write("resile: 1\nname: flow\nsteps:\n  a: {shell: 'true', reads: [in.txt, kept.txt, gone.txt]}\n")
+    for name in ("in.txt", "kept.txt", "gone.txt"):
+        program.write("1", name)
+    program.call("run", "flow.yaml", code=0)
+    (program.folder / "gone.txt").unlink()
+    assert program.call("rerun", "1", "--changed", "--dry-run", code=0).stdout == "a  reads: gone.txt is missing\n"
+    program.write("2", "in.txt")
+    listed = program.call("rerun", "1", "--changed", "--dry-run", code=0)
+    assert listed.stdout == "a  reads: in.txt changed, gone.txt is missing\n"

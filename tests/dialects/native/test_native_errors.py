@@ -141,6 +141,10 @@ def test_workflow_keys(line: str, expected: list[str]) -> None:
         ("shell: x, needs: ['a|b']", ["f:4:25: error: there is no step `b` [unknown-step]\n  hint: steps: `a`, `s`"]),
         ("shell: x, needs: ['a|']", ["f:4:25: error: `a|` is no list of names with `|` in between [value]"]),
         ("shell: x, needs: ['a|a']", ["f:4:25: error: `a|a` is no list of names with `|` in between [value]"]),
+        ("shell: x, reads: [in, 'data/*.csv']",
+         ["f:4:29: warning: `data/*.csv` is the path of one file; `*` has no meaning here [pattern]\n  hint: name a folder: all that is in it counts"]),
+        ("shell: x, outputs: '${env.A}/?.txt'",
+         ["f:4:26: warning: `${env.A}/?.txt` is the path of one file; `?` has no meaning here [pattern]\n  hint: name a folder: all that is in it counts"]),
         ("shell: x, needs: [a, a]", ["f:4:28: warning: `a` is needed twice [duplicate]\n  hint: once is enough"]),
         ("shell: x, needs: s", ["f:4:24: error: the step `s` needs itself [cycle]"]),
         ("shell: x, needs: [end]", ["f:4:25: error: no step can need `end` [reserved]"

@@ -185,7 +185,12 @@ class _Comparison:
             changed = [path for path in reads[step.name] if before.reads.get(path) != digests[path]]
             missing = [path for path in self._outputs_of(step) if not os.path.lexists(path)]
             if changed:
-                found[step.name] = Change(step.name, "reads", f"{self._list_paths(changed)} changed")
+                parts = [
+                    (self._list_paths([path for path in changed if digests[path]]), "changed"),
+                    (self._list_paths([path for path in changed if not digests[path]]), "is missing"),
+                ]
+                text = ", ".join(f"{paths} {verb}" for paths, verb in parts if paths)
+                found[step.name] = Change(step.name, "reads", text)
             elif missing:
                 found[step.name] = Change(step.name, "outputs", f"{self._list_paths(missing)} is missing")
         return found

@@ -5,6 +5,7 @@ The reader, the did-you-mean hints, the tests and the reference page all come fr
 
 from __future__ import annotations
 
+import re
 from math import isfinite
 from typing import Any, get_args
 
@@ -22,7 +23,7 @@ from resile.dialects.native.step_types.programs import HTTP_KEYS, PYTHON_KEYS
 from resile.dialects.native.step_types.registry import IR_TYPES, STEP_TYPES
 from resile.dialects.reading import values as read
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID, Key, Table, read_mapping, table
+from resile.dialects.reading.key_tables import INVALID, Key, Reader, Table, read_mapping, table
 from resile.errors import shorten
 from resile.model.limits import RETRIES_MAX
 from resile.model.workflow import Capture, CaptureForm, Input, Need, Resources, Secret, Step
@@ -38,6 +39,23 @@ NODES_MAX = 10_000
 AUTO = "auto"
 MONITOR_SECONDS_DEFAULT = 5.0
 MONITOR_SECONDS_MIN = 0.1
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
+
+
+def _path_of(what: str) -> Reader:
+    """A reader of paths of files and folders, which warns of patterns: they would silently name nothing."""
+    read_path = read.non_empty(read.template, what)
+
+    def read_plain(reading: Reading, node: Node) -> Any:
+        path = read_path(reading, node)
+        plain_parts = "" if path is INVALID else _REFERENCE.sub("", path)
+        mark = next((mark for mark in "*?" if mark in plain_parts), "")
+        if mark and not reading.is_checked:
+            message = f"`{shorten(path)}` is the path of one file; `{mark}` has no meaning here"
+            reading.report.warning("pattern", message, node, hint="name a folder: all that is in it counts")
+        return path
+
+    return read_plain
 
 
 def _inputs(reading: Reading, node: Node) -> Any:
@@ -280,9 +298,9 @@ STEP_KEYS = table(
     Key("reads", "path or list of paths",
         "Files, and folders with all that is in them, that the step reads: where their contents have changed, "
         "`rerun --changed` and `run --cached` run it again.",
-        read.texts(read.non_empty(read.template, "a path"))),
+        read.texts(_path_of("a path"))),
     Key("outputs", "path or list of paths", "Files that must exist when the step is done.",
-        read.texts(read.non_empty(read.template, "an output"))),
+        read.texts(_path_of("an output"))),
     Key("timeout", "duration", "SIGTERM after this time, SIGKILL after the grace time.",
         read.duration, "timeout_seconds"),
     Key("grace", "duration", "The time between SIGTERM and SIGKILL.", read.duration_or_zero, "grace_seconds"),
