@@ -50,8 +50,8 @@ class Cluster:
         shutil.rmtree(self.folder)
 
     @contextmanager
-    def pooled(self, mode: str) -> Iterator[str]:
-        """The address of the server behind a PgBouncer that pools by session or by transaction, without a schema."""
+    def pooled(self, mode: str, *more: str) -> Iterator[str]:
+        """The address of the server behind a PgBouncer with this mode and settings, without a schema."""
         program = shutil.which("pgbouncer")
         if program is None:
             missing = "PgBouncer is not installed (on Debian: apt-get install pgbouncer)"
@@ -62,6 +62,7 @@ class Cluster:
         (folder / "settings").write_text(
             f"[databases]\npostgres = host={self.folder} dbname=postgres\n[pgbouncer]\nlisten_addr =\n"
             f"unix_socket_dir = {folder}\nauth_type = trust\nauth_file = {folder}/users\npool_mode = {mode}\n"
+            + "".join(f"{line}\n" for line in more)
         )
         if os.getuid() == 0:
             for name in (folder, folder / "users", folder / "settings"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Thread
 
 import psycopg
@@ -310,6 +310,35 @@ def test_a_proxy_that_pools_by_transaction_is_refused(cluster: Cluster) -> None:
         store = open_store(f"{address}&schema=pooled")
         assert new_run(store)[0] == 1
         store.close()
+
+
+def test_a_proxy_that_pools_by_statement_is_refused(cluster: Cluster) -> None:
+    """Such a proxy knows no transactions; the refusal is the same."""
+    with cluster.pooled("statement") as address, pytest.raises(StoreError) as refused:
+        open_store(f"{address}&schema=pooled")
+    assert refused.value.code == "store-pooled"
+
+
+def test_a_proxy_that_takes_turns_is_refused(cluster: Cluster) -> None:
+    """A pool that hands out its idle connections in turn gives each of two sessions another one, and is found out."""
+    with cluster.pooled("transaction", "server_round_robin = 1") as address:
+        with psycopg.connect(address) as one, psycopg.connect(address) as two:
+            one.execute("SELECT 1")
+            two.execute("SELECT 1")
+        with pytest.raises(StoreError) as refused:
+            open_store(f"{address}&schema=pooled")
+    assert refused.value.code == "store-pooled"
+
+
+@pytest.mark.parametrize("ask", [open_store, exists])
+def test_a_refused_proxy_keeps_its_connections_as_they_were(cluster: Cluster, ask: Callable[[str], object]) -> None:
+    """The settings of a store do not stay behind in a connection that others share."""
+    settings = "SELECT current_setting('default_transaction_read_only'), current_setting('statement_timeout')"
+    with cluster.pooled("transaction") as address:
+        with pytest.raises(StoreError):
+            ask(f"{address}&schema=pooled")
+        with psycopg.connect(address) as other:
+            assert other.execute(settings).fetchall() == [("off", "0")]
 
 
 def test_damage_is_found(url: str, opened: PostgresStore) -> None:

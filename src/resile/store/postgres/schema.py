@@ -3,9 +3,6 @@
 `migrate` applies the missing migrations and updates the table `schema_version` in one transaction, under an advisory
 lock. So if several processes open a new store at once, one of them creates it, and no process ever sees it between two
 versions. A schema of a newer version or with tables of another program is refused.
-
-A proxy that gives each transaction another connection is refused: the settings, locks and notifications of a session
-would get lost.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from psycopg import sql
 
 from resile.store.errors import StoreError, StoreMissing, StoreTooNew
 from resile.store.postgres.address import Address
-from resile.store.postgres.session import Connection, Session, connect, value_of
+from resile.store.postgres.session import Connection, Session
 
 MIGRATIONS: tuple[str, ...] = ("1_tables.sql", "2_servers.sql", "3_call_holders.sql")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('resile ' || %s, 0))"
@@ -99,31 +96,3 @@ def statements(migration: str) -> str:
         return migration
     with open(os.path.join(os.path.dirname(__file__), "migrations", migration), encoding="utf-8") as file:
         return file.read()
-
-
-def refuse_pool(session: Session) -> None:
-    """Refuse a proxy that gives each transaction another connection.
-
-    A server names its own process when a session begins, a proxy some made-up process. A proxy that pools by
-    transaction then gives the server process that this session has just used to the next session that asks.
-    """
-    db = session.db
-    served_by = _server_pid(db)
-    if served_by == db.info.backend_pid:
-        return
-    with connect(session.address) as other:
-        other.execute("BEGIN")
-        moved = _server_pid(other) == served_by or _server_pid(db) != served_by
-        other.execute("ROLLBACK")
-    if moved:
-        raise StoreError(
-            "store-pooled",
-            f"{session.address.shown} is a proxy that gives each transaction another connection",
-            where=session.address.shown,
-            hint="name the server itself, or have the proxy pool by session (PgBouncer: pool_mode = session)",
-        )
-
-
-def _server_pid(db: Connection) -> int:
-    """The id of the server process that answers."""
-    return int(value_of(db, "SELECT pg_backend_pid()"))

@@ -6,6 +6,9 @@
 The server may stop and start at any time. A lost connection is opened again with growing pauses, for as long as a lease
 lasts; then the caller gets `store-unreachable`. Where the connection is lost during COMMIT, the new one asks the server
 what became of the transaction, so that nothing is written twice.
+
+A proxy that gives each transaction another connection is refused: settings, locks and notifications of a session would
+get lost in it.
 """
 
 from __future__ import annotations
@@ -136,6 +139,8 @@ class Session:
         """A new connection with the settings of this session."""
         db = connect(self.address)
         try:
+            # Before any setting: that would stay with a connection that others share.
+            refuse_pool(db, self.address)
             idle = READER_IDLE_SECONDS_MAX if self._readonly else WRITER_IDLE_SECONDS_MAX
             self._slot = set_up(db, self.address, idle, readonly=self._readonly) % SLOTS
         except BaseException:
@@ -193,6 +198,40 @@ def connect(address: Address) -> Connection:
         raise wrong_address("psycopg can't read it, or does not know one of its options") from None
     except psycopg.Error as error:
         raise Unreachable(str(error)) from error
+
+
+def refuse_pool(db: Connection, address: Address) -> None:
+    """Refuse a proxy that gives each transaction another connection.
+
+    A proxy makes up the number of the process that it names at the start. One that pools by transaction gives the
+    connection that this session has just used to the next one that asks, or the two in turn.
+    """
+    served_by = {_server_pid(db)}
+    if served_by == {db.info.backend_pid}:
+        return
+    with connect(address) as other:
+        try:
+            other.execute("BEGIN")
+            others = {_server_pid(other)}
+            served_by.add(_server_pid(db))
+            other.execute("ROLLBACK")
+            others |= {_server_pid(other), _server_pid(other)}
+            moved = len(served_by) != 1 or len(others) != 1 or served_by == others
+        except errors.ProtocolViolation:
+            # One that pools by statement has no transactions.
+            moved = True
+    if moved:
+        raise StoreError(
+            "store-pooled",
+            f"{address.shown} is a proxy that gives each transaction another connection",
+            where=address.shown,
+            hint="name the server itself, or have the proxy pool by session (PgBouncer: pool_mode = session)",
+        )
+
+
+def _server_pid(db: Connection) -> int:
+    """The process of the server that answers."""
+    return int(value_of(db, "SELECT pg_backend_pid()"))
 
 
 def set_up(db: Connection, address: Address, idle_seconds: int, *, readonly: bool) -> int:

@@ -93,7 +93,6 @@ class PostgresStore:
         self._names = count(1)
         self._session = Session(address, readonly=readonly, patience_seconds=patience_seconds)
         try:
-            schema.refuse_pool(self._session)
             (schema.check if readonly else schema.migrate)(self._session, migrations)
         except BaseException:
             self._session.close()
