@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from resile.server.access.tokens import local_user
@@ -41,6 +43,20 @@ def test_of_two_judges_one_wins(api: Api, tmp_path: Path) -> None:
     api.wait_for(run)
     assert api.post(f"/runs/{run}/judgements", {"job": 1, "verdict": "skip"}).code == "not_parked"
     assert api.get(f"/runs/{run}").json["status"] == "failed"
+
+
+def test_of_judges_at_the_same_time_with_one_verdict_one_wins(api: Api, tmp_path: Path) -> None:
+    """Same token, same verdict: the one whose reason is in the log is told so, all others that they came too late."""
+    bodies = [{"job": 1, "verdict": "skip", "reason": f"judge {number}"} for number in range(10)]
+    # The connections of the server are open at the second run.
+    for run in (park(api, tmp_path), park(api, tmp_path), park(api, tmp_path)):
+        with ThreadPoolExecutor(10) as judges:
+            answers = list(judges.map(partial(api.post, f"/runs/{run}/judgements"), bodies))
+        assert sorted(answer.status for answer in answers) == [201] + [409] * 9
+        assert {answer.code for answer in answers if answer.status == 409} == {"not_parked"}
+        (won,) = [answer.json["reason"] for answer in answers if answer.status == 201]
+        (judged,) = api.get(f"/runs/{run}/events?type=step_judged").json["items"]
+        assert judged["data"]["reason"] == won
 
 
 def test_a_skipped_step_may_have_an_output(api: Api, tmp_path: Path) -> None:

@@ -198,16 +198,15 @@ def _deliver(store: SharedStore, number: int, event: Judged, after: int) -> bool
     An engine may start or stop at any time, so leave a request for it and keep trying to take the lease. A request that
     comes too late has no effect: its failure is no longer parked.
     """
-    asked = False
+    left: int | None = None
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while True:
         try:
             lease = take(store, number)
         except LeaseHeld:
-            if not asked:
-                asked = True
-                store.request(number, event.at, "judge", msgspec.to_builtins(event))
-            if _is_logged(store, number, event, after):
+            if left is None:
+                left = store.request(number, event.at, "judge", msgspec.to_builtins(event))
+            if _is_taken(store, number, event.job, after, left):
                 return True
             if time.monotonic() > deadline:
                 raise ResileError(
@@ -218,7 +217,7 @@ def _deliver(store: SharedStore, number: int, event: Judged, after: int) -> bool
             time.sleep(ASK_AGAIN_SECONDS)
             continue
         try:
-            if _is_logged(store, number, event, after):
+            if _is_taken(store, number, event.job, after, left):
                 return True
             row = row_of(store, number)
             state = fold_log(store, row)
@@ -230,14 +229,18 @@ def _deliver(store: SharedStore, number: int, event: Judged, after: int) -> bool
             store.release_lease(lease)
 
 
-def _is_logged(store: SharedStore, number: int, event: Judged, after: int) -> bool:
-    """Is this judgement in the log? Raises where another event changed the failure first."""
-    for note in store.notes(number, after):
-        if note.job != event.job:
-            continue
-        if note.type != "step_judged":
-            raise ResileError("not-parked", f"job {event.job} is {note.status} by now, not parked")
-        if (note.data["by"], note.data["verdict"]) == (event.by, event.verdict):
-            return True
-        raise ResileError("judged-already", f"{note.data['by']} judged job {event.job} first: {note.data['verdict']}")
+def _is_taken(store: SharedStore, number: int, job: int, after: int, left: int | None) -> bool:
+    """Has an engine taken the request that was left? Raises where something else became of the failure first."""
+    first = next(iter([note for note in store.notes(number, after) if note.job == job]), None)
+    # Read last: it is written together with the judgement.
+    result = None if left is None else store.result(left)
+    if result is not None and "error" not in result:
+        return True
+    if first is not None and first.type == "step_judged":
+        raise ResileError("judged-already", f"{first.data['by']} judged job {job} first: {first.data['verdict']}")
+    if first is not None:
+        raise ResileError("not-parked", f"job {job} is {first.status} by now, not parked")
+    if result is not None:
+        error = result["error"]
+        raise ResileError(error["code"], error["message"], hint=error["hint"])
     return False
