@@ -143,6 +143,19 @@ def test_a_failed_run_raises_when_it_is_asked_to(place: Place) -> None:
     assert all(issubclass(kind, ResileError) for kind in (RunFailed, StepFailed, StoreError, WorkflowError))
 
 
+def test_a_failed_run_names_the_step_whose_failure_stands(place: Place) -> None:
+    """`raise_for_status` does not name a step that passed when it was tried again."""
+    tried = place.folder / "tried"
+    with Workflow("t") as flow:
+        flow.shell(f"test -e {tried} || {{ touch {tried}; exit 4; }}", name="shaky", retry=Retry(max=1, backoff="1ms"))
+        flow.shell("exit 0", name="kept")
+        f.fail.map(["a", "b"])
+    run = place.run(flow)
+    with pytest.raises(RunFailed) as e:
+        run.raise_for_status()
+    assert str(e.value).splitlines()[0] == "run 1 is failed: step 'plain' failed: 2 of 2 items failed"
+
+
 def test_events_are_handed_over_as_they_are_written(place: Place) -> None:
     """`on_event` hears every event in order; where it raises, the run stops and can be resumed."""
     heard: list[str] = []

@@ -131,13 +131,23 @@ class Run:
         return document
 
     def raise_for_status(self) -> Run:
-        """Return this run if it completed; raise RunFailed, which names the first failure, if it did not."""
+        """Return this run if it completed; raise RunFailed, which names the step that failed, if it did not."""
         if self.status == "completed":
             return self
-        failure = self.document.get("first_failure")
-        why = f": step {failure['step']!r} failed: {failure['message']}" if failure else ""
         hint = f"resile explain {self.id}"
-        raise RunFailed(f"run {self.id} is {self.status}{why}", run=self.id, status=self.status, hint=hint)
+        raise RunFailed(f"run {self.id} is {self.status}{self._why()}", run=self.id, status=self.status, hint=hint)
+
+    def _why(self) -> str:
+        """The first step whose failure stands, with its last failure; not one that passed when it was tried again."""
+        last = {job.step: job for job in self._finished.document.jobs if job.scope == "root"}
+        failed = (job for job in last.values() if job.status in ("failed", "pending_failed") and not job.tolerated)
+        job = next(failed, None)
+        if job is None:
+            return ""
+        with commands_at(self._db) as client:
+            failure = client.last_failures(self.id, [job.id]).get(job.id)
+        said = f": {failure.message}" if failure is not None and failure.message else ""
+        return f": step {job.step!r} {'failed' if job.status == 'failed' else 'is parked'}{said}"
 
     @overload
     def result(self, step: Result[T]) -> T:
