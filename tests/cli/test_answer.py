@@ -27,7 +27,9 @@ def program(tmp_path: object) -> Program:
 def test_a_question_waits_and_an_answer_goes_on(program: Program, more: str) -> None:
     """The run exits with 4 and shows the command; the answer is the step's output, whatever it looks like."""
     program.write(FLOW.replace("MORE", more))
-    assert program.call("run", "flow.yaml").returncode == 4
+    ran = program.call("run", "flow.yaml", code=4).stdout
+    assert "  resile answer 1 colour TEXT --resume  # answer its question\n" in ran
+    assert "resile judge" not in ran
     shown = program.call("parked", "1", code=0).stdout
     assert "waits for an answer: Which colour, Ada?" in shown
     assert "resile answer 1 colour TEXT" in shown

@@ -8,6 +8,9 @@ from resile.model.limits import LOST_RETRIES
 
 FailureKind = Literal["exit", "signal", "timeout", "oom", "lost", "spawn", "check", "contract", "canceled"]
 
+# The signature of a step that asks a person and waits for the answer.
+QUESTION: Final = "question"
+
 
 class Kind:
     """The kinds of failure by name: no other module spells them out."""

@@ -11,6 +11,7 @@ from resile.cli.display import output
 from resile.cli.parse import Call, refusal
 from resile.commands.documents.answers import JudgementResult, ParkedFailure, ParkedFailures
 from resile.commands.judge import Judgement
+from resile.model.failure import QUESTION
 from resile.model.limits import size
 from resile.model.nested import step_name
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 HISTORY_MAX = 10
 PARKED_SHOWN_MAX = 10
 NAMES_SHOWN_MAX = 20
-# The beginning of the message of a step that asks.
-QUESTION = "waits for an answer: "
 # The verdict that each option belongs to.
 _ONLY_WITH = {"output": "skip", "memory": "retry-with", "runtime": "retry-with"}
 
@@ -49,7 +48,7 @@ def _parked_lines(document: ParkedFailures, page: output.Page) -> Iterator[str]:
         answer = page.command(f"answer {judge.removeprefix('judge ')} TEXT")
         ways = (
             ((answer, "answer its question"), fail)
-            if failure.message.startswith(QUESTION)
+            if failure.signature == QUESTION
             else (
                 (page.command(f"{judge} retry"), "run it again"),
                 (page.command(f"{judge} retry-with --memory 8g"), "with more memory, or --runtime"),

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from resile.cli.display import output
 from resile.commands.documents.runs import RunDocument, RunJob
+from resile.model.failure import QUESTION
 from resile.model.nested import in_item, path_part, step_name
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def summary(
         lines += _details(document, page, with_steps)
     lines += _failed_steps("Failed", "failed", document, failures_of, page)
     lines += _failed_steps("Parked", "pending_failed", document, failures_of, page)
-    commands = list(_next_commands(document, page))
+    commands = list(_next_commands(document, failures_of, page))
     return [*lines, "", page.paint("bold", "Next"), *page.commands(commands)] if commands else lines
 
 
@@ -169,7 +170,9 @@ def _name_list(names: list[str]) -> str:
     return f"{first} and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else first
 
 
-def _next_commands(document: RunDocument, page: output.Page) -> Iterator[tuple[str, str]]:
+def _next_commands(
+    document: RunDocument, failures_of: Callable[[Sequence[int]], dict[int, Failure]], page: output.Page
+) -> Iterator[tuple[str, str]]:
     """Useful next commands, each with a remark."""
     run, status = document.run, document.status
     if status == "failed":
@@ -187,7 +190,11 @@ def _next_commands(document: RunDocument, page: output.Page) -> Iterator[tuple[s
         alike = sum(job.step == first.step for job in parked) > 1 or first.step.isdigit()
         job = str(first.id) if alike else output.shell_quote(first.step)
         yield page.command(f"parked {run}"), "what waits for judgement (exit code 4)"
-        yield page.command(f"judge {run} {job} retry --resume"), "or skip, or fail"
+        failure = failures_of([first.id]).get(first.id)
+        if failure is not None and failure.signature == QUESTION:
+            yield page.command(f"answer {run} {job} TEXT --resume"), "answer its question"
+        else:
+            yield page.command(f"judge {run} {job} retry --resume"), "or skip, or fail"
     if status == "interrupted":
         yield page.command(f"resume {run}"), "go on"
         yield page.command(f"cancel {run}"), "end it for good"

@@ -21,7 +21,7 @@ from resile.languages.liquid.scope import LiquidScope, failed_value, is_plain_ou
 from resile.languages.liquid.templates import render, value_of
 from resile.languages.references import ValueRefused
 from resile.model.builtin_actions import Ask, Check, Collect, Computed, Memory, Script, Transform
-from resile.model.failure import Failure, Kind, Outcome, contract_failure
+from resile.model.failure import QUESTION, Failure, Kind, Outcome, contract_failure
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
 from resile.model.status import COMPLETED, DISABLED
 
@@ -65,7 +65,7 @@ class BuiltinSteps:
                 case Ask():
                     question = render_text(action.question, self._values.of(job)).strip()
                     message = f"waits for an answer: {question}"[:MESSAGE_CHARACTERS_MAX]
-                    return Outcome(failure=Failure(Kind.CONTRACT, message, signature="question"))
+                    return Outcome(failure=Failure(Kind.CONTRACT, message, signature=QUESTION))
                 case _:
                     raise AssertionError(f"{type(action).__name__} steps run elsewhere")
         except Broken as broken:
