@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -165,3 +166,19 @@ def test_a_label_that_names_its_target(program: Program) -> None:
     program.write(f"resile: 1\nname: x\nsteps:\n{steps}")
     lines = drawn(program, "flow.yaml", "text").splitlines()
     assert lines[3:5] == ["      on failure run fix", "      on failure goto a"]
+
+
+def test_the_graph_of_a_run_shows_items_as_they_are_now(tmp_path: Path) -> None:
+    """An item that failed and passed as a retried letter counts as completed, once."""
+    program = Program(tmp_path)
+    map_ = "{map: {input: [1, 2], steps: [{id: work, shell: 'test -e ok || test ${item} = 1'}]}}"
+    program.write(f"resile: 1\nname: letters\nsteps: {{each: {map_}}}\n")
+    program.call("run", "flow.yaml", code=1)
+    assert "    work  [1 completed, 1 failed]" in drawn(program, "1", "text").splitlines()
+    (program.folder / "ok").touch()
+    program.call("dlq", "retry", "1", "--resume", code=0)
+    assert drawn(program, "1", "text").splitlines() == [
+        "letters, run 1: completed",
+        "  each  [completed]",
+        "    work  [2 completed]",
+    ]

@@ -33,7 +33,7 @@ def test_an_existing_file_stays(program: Program) -> None:
     assert program.json("init", code=2)["error"]["code"] == "file-exists"
     assert (program.folder / "flow.yaml").read_text() == "mine"
     assert program.json("init", "other.yaml") == {"version": 1, "file": "other.yaml"}
-    assert "#   resile run other.yaml " in (program.folder / "other.yaml").read_text()
+    assert "#   run it                      resile run other.yaml\n" in (program.folder / "other.yaml").read_text()
     program.call("init", "--force", code=0)
     assert (program.folder / "flow.yaml").read_text().startswith("# A workflow that fails twice")
 

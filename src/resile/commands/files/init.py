@@ -11,9 +11,9 @@ FILE = "flow.yaml"
 TEXT = """\
 # A workflow that fails twice and gets back up.
 #
-#   resile run FILE            runs it
-#   resile explain RUN         says what failed, and which line answered
-#   resile check FILE          finds mistakes without running anything
+#   run it                      resile run FILE
+#   see what failed, and why    resile explain RUN
+#   find mistakes, run nothing  resile check FILE
 resile: 1
 name: hello
 

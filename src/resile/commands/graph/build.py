@@ -42,9 +42,11 @@ def graph_of_run(store: SharedStore, number: int) -> Graph:
         workflow = current_workflow(store, row)
         # Where the steps have changed since, those of earlier epochs have rows of their own.
         first = fold_log(store, row).scopes[ROOT].first if row.epoch > 1 else 0
+        # A retried item or child has a job for each visit, of which the last tells how things are now.
+        last = {(job.scope, job.step): job for job in store.jobs(number) if job.id >= first or job.scope != "root"}
         statuses: dict[tuple[str, str], Counter[str]] = {}
-        for job in store.jobs(number):
-            if job.status != Status.disabled and (job.id >= first or job.scope != "root"):
+        for job in last.values():
+            if job.status != Status.disabled:
                 name = "recovered" if job.recovered else "tolerated" if job.tolerated else STATUS_NAMES[job.status]
                 key = _INDEX.sub("", job.scope).rpartition("/")[2], job.step
                 statuses.setdefault(key, Counter())[name] += 1
