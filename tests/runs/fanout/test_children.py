@@ -53,6 +53,25 @@ def test_inputs_are_checked_before_anything_runs(flows: Flows) -> None:
     assert flows.refused(head + "{who: a, times: many}}\n") == ["expected a value of the type number, not `many`"]
 
 
+def test_computed_inputs_have_the_types_that_the_child_declares(flows: Flows) -> None:
+    """A text that is a number becomes one; what is none, or no truth value, fails the step before the child runs."""
+    flows.program.write(
+        "resile: 1\nname: child\ninputs: {n: {type: number, default: 0}, yes: {type: bool, default: true}}\n"
+        "steps: {a: {shell: ./step a, when: inputs.n === 7 && inputs.yes === false}}\n",
+        "child.yaml",
+    )
+    parent = (
+        "name: parent\nsteps:\n- {id: say, shell: echo OUTPUT}\n"
+        "- {id: call, workflow: child.yaml, inputs: {INPUT: '${steps.say.output}'MORE}}\n"
+    )
+    good = parent.replace("OUTPUT", "7").replace("INPUT", "n").replace("MORE", ", 'yes': false")
+    assert flows.run(good).order == ["a"]
+    for name, said, kind in (("n", "seven", "number"), ("n", "", "number"), ("'yes'", "maybe", "bool")):
+        ran = flows.run(parent.replace("OUTPUT", said).replace("INPUT", name).replace("MORE", ""), code=1)
+        assert ran.document["first_failure"]["kind"] == "contract"
+        assert ran.document["first_failure"]["message"] == f"input {name.strip(chr(39))!r}: {said!r} is not a {kind}"
+
+
 def test_a_changed_child_is_compiled_again(flows: Flows) -> None:
     """The parent's file is the same, the child's is not: the new one runs."""
     parent = "name: parent\nsteps:\n- {id: call, workflow: child.yaml}\n"

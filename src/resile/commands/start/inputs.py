@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from resile.commands.start.call import Given
 from resile.errors import Diagnostic, ResileError, shorten
 from resile.model.limits import INPUT_BYTES_MAX
@@ -205,41 +203,9 @@ def _bytes_of(path: str, what: str) -> bytes:
 
 def _convert_input(name: str, declared: Input, text: str) -> Any:
     """The text of an input as its declared type."""
+    from resile.engine.evaluation.input_types import from_text
+
     try:
-        match declared.kind:
-            case "text":
-                return text
-            case "number":
-                return _number(text)
-            case "bool":
-                return {"true": True, "false": False}[text.strip().lower()]
-            case "json":
-                return _json(text)
-    except (ValueError, KeyError, RecursionError) as error:
+        return from_text(declared.kind, text)
+    except ValueError as error:
         raise ResileError("input-malformed", f"input {name!r}: {text[:60]!r} is not a {declared.kind}") from error
-
-
-def _json(text: str) -> Any:
-    """A JSON value; the fast decoder refuses escaped lone surrogates, so fall back to the slow one."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        import json
-
-        from resile.languages.python.values import is_plain
-
-        value = json.loads(text)
-        if not is_plain(value):
-            raise
-        return value
-
-
-def _number(text: str) -> int | float:
-    """An integer or a finite float: JSON can't carry others."""
-    try:
-        return int(text)
-    except ValueError:
-        number = float(text)
-    if number - number != 0:
-        raise ValueError("not finite")
-    return number
