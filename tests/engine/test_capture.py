@@ -15,6 +15,7 @@ from resile.engine.capture import (
     excess_spending,
     missing_outputs,
     parse_result,
+    reported_error,
     verdict_of,
 )
 from resile.model.limits import OUTPUT_PIECE_BYTES, VALUE_BYTES_MAX
@@ -137,6 +138,7 @@ def test_declared_files_that_are_missing_are_all_named(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("")
     assert missing_outputs(str(tmp_path), ["a", "b", "c"]) == "declared output file 'a', 'c' is missing"
     assert missing_outputs(str(tmp_path), ["b"]) == ""
+    assert missing_outputs(str(tmp_path), ["", " ", "b"]) == "declared output file '', ' ' is missing"
 
 
 @pytest.mark.parametrize(
@@ -162,6 +164,26 @@ def test_an_agent_that_spends_more_than_it_may_says_so_itself(report: bytes, mes
     log = output.write("s", report, b"")
     assert excess_spending(output, log, Agent("do", cost_max=2.0, tokens_max=10)) == message
     assert excess_spending(output, log, Agent("do")) == ""
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        (b'{"is_error": true, "result": "no credit left"}\n', "the agent reports an error: no credit left"),
+        (b'{"is_error": true, "subtype": "error_max_turns"}', "the agent reports an error: error_max_turns"),
+        (b'{"is_error": true, "result": 3}', "the agent reports an error"),
+        (b'{"is_error": false, "result": "done"}', ""),
+        (b'{"is_error": "true"}', ""),
+        (b'said\n{"is_error": true}', ""),
+        (b'[{"is_error": true}]', ""),
+        (DEEP, ""),
+        (NO_TEXT, ""),
+    ],
+)
+def test_an_agent_that_reports_an_error_has_failed(report: bytes, message: str) -> None:
+    """Only one JSON object is a report, and only `true` is an error."""
+    output = MemoryOutput()
+    assert reported_error(output, output.write("s", report, b"")) == message
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from resile.executors.contract import OutputReader, Stream, output_size
 from resile.languages.references import text_of
 from resile.model.failure import LogRange
 from resile.model.folders import create_file, make_folder, put_in_place
-from resile.model.limits import OUTPUT_PIECE_BYTES, VALUE_BYTES_MAX
+from resile.model.limits import MESSAGE_CHARACTERS_MAX, OUTPUT_PIECE_BYTES, VALUE_BYTES_MAX
 from resile.model.workflow import Agent, Capture
 
 _STDOUT: tuple[Stream, ...] = ("out",)
@@ -153,7 +153,9 @@ def _number(name: str, text: str) -> int | float:
 
 def missing_outputs(directory: str, outputs: list[str]) -> str:
     """A message about declared output files that do not exist; empty if all exist."""
-    missing = ", ".join(repr(name) for name in outputs if not os.path.exists(os.path.join(directory, name)))
+    # A path that a value left empty would be the folder, which is always there.
+    there = [bool(name.strip()) and os.path.exists(os.path.join(directory, name)) for name in outputs]
+    missing = ", ".join(repr(name) for name, found in zip(outputs, there, strict=True) if not found)
     return f"declared output file {missing} is missing" if missing else ""
 
 
@@ -161,12 +163,7 @@ def excess_spending(output: OutputReader, log: LogRange, action: Agent) -> str:
     """A message if an agent's output (one JSON object) reports spending beyond its limits; else empty."""
     if not action.cost_max and not action.tokens_max:
         return ""
-    try:
-        report = msgspec.json.decode(output.read_output(log, "out", 0, VALUE_BYTES_MAX))
-    except _NO_JSON:
-        return ""
-    if not isinstance(report, dict):
-        return ""
+    report = _report(output, log)
     cost = report.get("total_cost_usd", report.get("cost_usd", 0))
     usage = report.get("usage")
     counts = usage.items() if isinstance(usage, dict) else ()
@@ -176,6 +173,24 @@ def excess_spending(output: OutputReader, log: LogRange, action: Agent) -> str:
     if action.tokens_max and tokens > action.tokens_max:
         return f"the agent reports {tokens} tokens, its limit is {action.tokens_max}"
     return ""
+
+
+def reported_error(output: OutputReader, log: LogRange) -> str:
+    """A message if an agent's output (one JSON object) has `is_error: true`, as that of `claude -p`; else empty."""
+    report = _report(output, log)
+    if report.get("is_error") is not True:
+        return ""
+    said = report.get("result") or report.get("subtype")
+    return "the agent reports an error" + (f": {said[:MESSAGE_CHARACTERS_MAX]}" if isinstance(said, str) else "")
+
+
+def _report(output: OutputReader, log: LogRange) -> dict[str, Any]:
+    """The JSON object that is all of an agent's output; an empty one if it is none."""
+    try:
+        report = msgspec.json.decode(output.read_output(log, "out", 0, VALUE_BYTES_MAX))
+    except _NO_JSON:
+        return {}
+    return report if isinstance(report, dict) else {}
 
 
 def verdict_of(output: OutputReader, log: LogRange, values: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ from resile.engine.capture import (
     excess_spending,
     missing_outputs,
     parse_result,
+    reported_error,
     verdict_of,
 )
 from resile.engine.clock import Clock
@@ -383,10 +384,12 @@ class Observer:
         return self._state.scopes[job.scope].kind == "repair"
 
     def _check_spending(self, step: Step, outcome: Outcome) -> Outcome:
-        """Fail an agent that reports having spent more than its limits."""
+        """Fail an agent that reports an error, or having spent more than its limits."""
         if type(step.action) is not Agent:
             return outcome
         assert outcome.log is not None
+        if problem := reported_error(self._output, outcome.log):
+            return _fail_contract(outcome, problem, "agent error")
         problem = excess_spending(self._output, outcome.log, step.action)
         return _fail_contract(outcome, problem, "agent limit") if problem else outcome
 

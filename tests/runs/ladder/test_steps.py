@@ -17,6 +17,12 @@ from tests.runs.ladder.flows import Flows
         ("shell: ./step a, capture: {v: json}", "contract", "capture 'v': the output is not JSON"),
         ("shell: ./step a, commit_required: true", "contract", "commit_required: the step made no commit"),
         ("agent: /do", "exit", "exit code 5"),
+        (
+            "agent: {command: [echo, '{\"is_error\": true}'], prompt_by: stdin, prompt: x}",
+            "contract",
+            "the agent reports",
+        ),
+        ("shell: ./step a, outputs: ['${env.NONE:-}']", "contract", "declared output file '' is missing"),
         ("write_file: {path: step/x, content: y}", "exit", "can't write"),
     ],
 )
