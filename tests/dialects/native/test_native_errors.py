@@ -287,7 +287,7 @@ def test_a_list_that_goes_back() -> None:
 
 def test_arcs_may_go_back() -> None:
     """`next` may lead to an earlier step, or to the step itself: that is a loop, and it has a budget."""
-    text = "resile: 1\nsteps:\n- {id: a, shell: x}\n- {id: b, shell: x, next: [{step: a, when: '${v}'}, b]}\n"
+    text = "resile: 1\nsteps:\n- {id: a, shell: x, capture: v}\n- {id: b, shell: x, next: [{step: a, when: '${v}'}, b]}\n"
     assert findings(text) == []
 
 
@@ -360,6 +360,26 @@ def test_references(shell: str, expected: list[str]) -> None:
         "resile: 1\ninputs: {target: x}\nsteps:\n  build: {shell: x, capture: {v: json}}\n"
         f"  s: {{  shell: '{shell}', needs: [build]}}\n  other: {{shell: y}}\n"
     )
+    assert findings(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("shell: x, needs: a, when: '${v}'", []),
+        ("shell: x, needs: a, when: '${v:-1}'", []),
+        ("shell: x, needs: a, when: '${w}'", ["f:5:33: warning: `${w}`: no step captures `w`, so it is null here [unknown-variable]"]),
+        ("shell: x, when: '${i} > 1'", ["f:5:23: warning: `${i}`: no step captures `i`, so it is null here [unknown-variable]\n  hint: did you mean `${inputs.i}`?"]),
+        ("shell: x, when: '${item}'", []),
+        ("shell: x, next: [{step: a, when: '${w}'}]", ["f:5:40: warning: `${w}`: no step captures `w`, so it is null here [unknown-variable]"]),
+        ("shell: x, on_failure: {commands: [y, {shell: z, when: '${w}'}], max_attempts: 2}", ["f:5:61: warning: `${w}`: no step captures `w`, so it is null here [unknown-variable]"]),
+        ("map: {input: [1], item_name: thing, steps: [{shell: x, when: '${thing} && ${item_index} && ${v}'}]}, needs: a", []),
+        ("map: {input: [1], steps: [{shell: x, when: '${w}'}]}", ["f:5:50: warning: `${w}`: no step captures `w`, so it is null here [unknown-variable]"]),
+    ],
+)  # fmt: skip
+def test_bare_names_in_conditions(keys: str, expected: list[str]) -> None:
+    """No shell reads a condition, so a name there that nothing gives is a mistake; one with a default is not."""
+    text = f"resile: 1\ninputs: {{i: 1}}\nsteps:\n  a: {{shell: x, capture: v}}\n  s: {{{keys}}}\n"
     assert findings(text) == expected
 
 

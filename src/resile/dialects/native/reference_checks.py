@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -18,8 +19,8 @@ from resile.dialects.native.keys.steps import ROOTS
 from resile.dialects.reading.context import Reading, Text
 from resile.dialects.reading.diagnostics import did_you_mean, nearest
 from resile.errors import shorten
-from resile.languages.references import is_one_reference, names, path_of
-from resile.model.workflow import Child, FanOut
+from resile.languages.references import is_one_reference, names, path_of, without_default
+from resile.model.workflow import Child, Condition, FanOut
 
 if TYPE_CHECKING:
     from resile.languages.shell.lexer import Hole
@@ -62,6 +63,7 @@ def check_references(reading: NativeReading, inputs: dict[str, Any], end: StepDr
             for text in scope.texts:
                 lint.check(text)
             lint.check_lists()
+            lint.check_conditions()
 
 
 def _check_captures(reading: Reading, scope: Scope, inputs: dict[str, Any]) -> dict[str, str]:
@@ -95,6 +97,16 @@ def _check_fallback(reading: Reading, draft: StepDraft, where: Node) -> None:
         elif last is not None and last.when is not None:
             message = "the last command of the fallback has a `when`: where that is false, nothing new is captured"
             reading.report.warning("fallback-skipped", message, where)
+
+
+def _conditions_of(draft: StepDraft) -> Iterator[Condition]:
+    """The conditions of a step, of its arcs and of its handlers' commands that may refer to values."""
+    repairs = [rule.repair for rule in draft.step.rules if rule.repair is not None]
+    commands = (command.when for repair in repairs for command in repair.steps)
+    for whole in (draft.step.when, *(arc.when for arc, _ in draft.arcs), *commands):
+        for condition in (whole, *whole.besides) if whole is not None else ():
+            if condition.language in ("value", "js"):
+                yield condition
 
 
 class _Reference(Struct, frozen=True):
@@ -206,6 +218,21 @@ class _ReferenceChecker:
                 from resile.dialects.native.fanout import input_of
 
                 self.report.error("unknown-variable", message, input_of(draft.node), hint=near)
+
+    def check_conditions(self) -> None:
+        """Warn of a bare name in a condition that nothing gives: no shell reads it there, so it would be null."""
+        items = ITEM_ROOTS if self.scope.around is not None else ()
+        known = {*self.captured, *items, *ROOTS, "worktree", "worktree_branch"}
+        for draft in self.scope.drafts.values():
+            for condition in _conditions_of(draft):
+                for name, _ in names(condition.source):
+                    path = path_of(name)
+                    if len(path) == 1 and path[0] not in known and without_default(name) == name:
+                        near = self._hint_for(name, str(path[0]))
+                        message = f"`${{{shorten(name)}}}`: no step captures `{shorten(str(path[0]))}`, so it is null here"
+                        place = Mark(condition.origin.line, condition.origin.column)
+                        if self._is_new(place, message):
+                            self.report.warning("unknown-variable", message, place, hint=near)
 
     def _in_repair(self, text: Text) -> bool:
         """Can this text refer to a failure: is it in a handler, or in a step that is called as a remedy?"""
