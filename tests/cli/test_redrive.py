@@ -144,7 +144,11 @@ def test_a_redrive_that_leaves_no_letter_goes_on(program: Program) -> None:
     program.write(FLOW.replace("continue_on_failure: true", "max_failures: 1"))
     program.call("run", "flow.yaml", code=1)
     fix(program, 0, 2)
-    program.call("dlq", "retry", "1", "--resume", "--filter", "item.n === 0", code=0)
+    done = program.call("dlq", "retry", "1", "--resume", "--filter", "item.n === 0", code=1)
+    assert done.stdout == "run 1: 1 of 1 item succeeded\n"
+    assert "run 1 is still failed and does not go on: 3 dead letters left\n" in done.stderr
+    nothing = program.json("dlq", "retry", "1", "--resume", "--filter", "item.n === 0", code=1)
+    assert (nothing["selected"], nothing["exit_code"]) == (0, 1)
     program.call("dlq", "retry", "1", "--resume", code=1)
     assert "after" not in effects(program)
     fix(program, 1, 3)

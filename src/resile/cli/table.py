@@ -344,7 +344,7 @@ _DEAD_LETTERS = (
         ),
         exits=(
             "0  every selected item has succeeded",
-            "1  some failed again",
+            "1  some failed again; with --resume, the run is still failed",
             "2  the call is wrong, or another engine drives the run; nothing ran",
             "130  interrupted; the same command goes on",
         ),

@@ -227,11 +227,16 @@ def retry(call: Call) -> int:
     if done is None:
         return EXIT_CODES["interrupted"]
     is_over = done.exit_code == 0 and not done.dead_letters
-    if call.flag("resume") and is_over and call.client.status(call.run).status == "failed":
+    is_failed = call.flag("resume") and call.client.status(call.run).status == "failed"
+    if is_failed and is_over:
         output.say(f"run {call.run}: {output.plural(done.succeeded, 'item')} succeeded; the run goes on")
         # The store lets one writer at a time into a process.
         call.close()
         return drive_run(call, lambda watch: call.client.rerun(call.run, limits_of(call), watch, failed_only=True))
+    if is_failed and done.exit_code == 0:
+        left = output.plural(done.dead_letters, "dead letter")
+        output.say(f"run {call.run} is still failed and does not go on: {left} left")
+        done = msgspec.structs.replace(done, exit_code=EXIT_CODES["failed"])
     output.answer(call, done, _result_lines)
     return done.exit_code
 
