@@ -212,6 +212,23 @@ def test_the_stages_come_in_their_order(listing: Listing) -> None:
     assert listing.left() == ["map.jsonl"]
 
 
+@pytest.mark.parametrize(
+    ("values", "distinct", "complaint"),
+    [
+        ([{"id": 1}, {"id": 2}], "idd", "distinct `idd`: none of the 2 items has this field"),
+        ([{"a": {"b": 1}}, {"a": 2}, 3], "item.a.c", "distinct `a.c`: none of the 3 items has this field"),
+    ],
+)
+def test_distinct_by_a_field_that_no_item_has_is_refused(
+    take: Callable[..., list[Any]], values: list[Any], distinct: str, complaint: str
+) -> None:
+    """It would drop all items but the first; a field that is null in all of them is there."""
+    with pytest.raises(ItemsRefused, match=f"^{complaint}$"):
+        take(values, distinct=distinct)
+    assert take([{"k": None}, {"k": None}], indexes=True, distinct="k") == [0]
+    assert take([{"id": 1}], indexes=True, distinct="idd") == [0]
+
+
 def test_what_is_not_needed_is_not_read(listing: Listing) -> None:
     """With a limit on the items nothing after the last one is looked at, unless they are sorted."""
     text = '{"id": 1}\n{"id": 2}\noops\n'

@@ -174,17 +174,35 @@ def _sort_key(value: Any, term: SortTerm, index: int) -> tuple[int, Any]:
 
 
 def _drop_duplicates(items: Numbered, field: tuple[str, ...]) -> Numbered:
-    """Keep the first item of each value of a field; a missing field counts as null."""
+    """Keep the first item of each value of a field; a missing field counts as null.
+
+    A field that no item has is refused: a misspelt one would drop all items but the first without a word.
+    """
     import hashlib
 
     seen: set[bytes] = set()
+    count, is_known = 0, False
     for index, text in items:
-        key = _canonical_text_of(_field(decode(text), field))
+        value = decode(text)
+        count += 1
+        is_known = is_known or _has_field(value, field)
+        key = _canonical_text_of(_field(value, field))
         if len(key) > _DIGEST_BYTES:
             key = hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
         if key not in seen:
             seen.add(key)
             yield index, text
+    if count > 1 and not is_known:
+        raise ItemsRefused(f"distinct `{'.'.join(field)}`: none of the {count} items has this field")
+
+
+def _has_field(value: Any, names: tuple[str, ...]) -> bool:
+    """Is there a value under these names, be it null?"""
+    for name in names:
+        if not isinstance(value, dict) or name not in value:
+            return False
+        value = value[name]
+    return True
 
 
 def _field(value: Any, names: tuple[str, ...]) -> Any:
