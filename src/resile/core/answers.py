@@ -16,7 +16,7 @@ from resile.model.status import PENDING_FAILED, RECOVERING, SKIPPED
 
 
 def on_condition_answered(reaction: Reaction, event: ConditionAnswered) -> None:
-    """Handle the value of a step's `when`: run the step, or skip it and its dependents."""
+    """Handle the value of a step's `when`: run the step, skip it and its dependents, or fail it."""
     job = reaction.state.jobs.get(event.job)
     if job is None or job.waits_for != "when":
         return

@@ -171,9 +171,9 @@ class AttemptWithdrawn(_OfAttempt, frozen=True, tag="attempt_withdrawn"):
 
 
 class ConditionAnswered(_OfJob, frozen=True, tag="condition_answered"):
-    """A step's `when` was evaluated; `problem` says why a broken expression counts as false.
+    """A step's `when` was evaluated; `problem` says why it counts as false, `refused` why it fails the step.
 
-    `refused` says why there is no answer: it needs an output that is lost. The step then fails.
+    In native files a broken expression is refused, and so is one that needs an output that is lost.
     """
 
     value: bool
