@@ -119,6 +119,22 @@ def test_a_rerun_with_other_inputs(program: Program) -> None:
     assert program.json("status", "1")["status"] == "completed"
 
 
+def test_a_rerun_of_failed_steps_says_what_it_keeps_of_the_old_inputs(program: Program) -> None:
+    """A completed step that uses a changed input stays as it is, and is named; one that does not use it is not."""
+    program.write(
+        "resile: 1\nname: t\ninputs: {n: 1, m: 1}\nsteps:\n"
+        "  a: {shell: 'echo ${inputs.n}'}\n  b: {shell: 'echo ${inputs.m}'}\n"
+        "  c: {shell: echo, when: \"inputs['n'] == 1\"}\n  d: {shell: test -e ok, needs: [a, b, c]}\n"
+    )
+    program.call("run", "flow.yaml", code=1)
+    assert "old inputs" not in program.call("rerun", "1", "--failed-only", "--input", "n=1", code=1).stderr
+    said = program.call("rerun", "1", "--failed-only", "--input", "n=5", code=1).stderr
+    assert said.splitlines()[0] == (
+        "resile: completed with the old inputs, and kept: a, c; `resile rerun 1` runs all steps again"
+    )
+    assert "old inputs" not in program.call("rerun", "1", "--input", "n=6", code=0).stderr
+
+
 def test_a_run_prints_the_warnings_of_check(program: Program) -> None:
     """Every `run`, `rerun` and `resume` prints the warnings that `check` prints, every time."""
     program.env["DOOR_KEY"] = "sesame-1234"

@@ -13,7 +13,7 @@ import msgspec
 from resile.commands.documents.runs import RunDocument, run_document
 from resile.commands.load import remember
 from resile.commands.start.call import Given, ResourceLimits, RunCall
-from resile.commands.start.notices import cluster_lines, learned_lines, notices_of, warning_lines
+from resile.commands.start.notices import cluster_lines, kept_lines, learned_lines, notices_of, warning_lines
 from resile.commands.start.prepare import capacity_for, inputs_for, prepare
 from resile.commands.store_handle import StoreHandle
 from resile.core.actions import Note
@@ -158,7 +158,12 @@ def rerun(
     if as_new:
         return _run_as_new(store, row, limits, listener, launcher, inputs or Given())
     refuse_unfinished(row, "rerun")
-    values = inputs_for(fold_log(store, row), inputs) if inputs else None
+    values = None
+    if inputs:
+        state = fold_log(store, row)
+        values = inputs_for(state, inputs)
+        for line in kept_lines(state, values, number) if failed_only else ():
+            listener.introduce(line)
     again = EpochStarted(0.0, failed_only, caller(), values)
     return drive_existing(store, row, limits, listener, [again], launcher)
 

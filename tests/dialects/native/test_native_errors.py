@@ -287,7 +287,9 @@ def test_a_list_that_goes_back() -> None:
 
 def test_arcs_may_go_back() -> None:
     """`next` may lead to an earlier step, or to the step itself: that is a loop, and it has a budget."""
-    text = "resile: 1\nsteps:\n- {id: a, shell: x, capture: v}\n- {id: b, shell: x, next: [{step: a, when: '${v}'}, b]}\n"
+    text = (
+        "resile: 1\nsteps:\n- {id: a, shell: x, capture: v}\n- {id: b, shell: x, next: [{step: a, when: '${v}'}, b]}\n"
+    )
     assert findings(text) == []
 
 

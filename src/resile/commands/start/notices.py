@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from resile.commands.load import STDIN_NAME, CompileOptions, load, read_source, shown_secrets
 from resile.errors import ResileError
 from resile.model.codec import sha256_hex
 from resile.model.limits import size
+from resile.model.status import Status
 
 if TYPE_CHECKING:
     from resile.core.state import State
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from resile.store.contract import RunRow, Store
 
 WARNINGS_MAX = 20
+NAMES_SHOWN_MAX = 5
 
 
 def learned_lines(learned: dict[str, int]) -> list[str]:
@@ -48,6 +51,28 @@ def warning_lines(warnings: Iterable[Diagnostic], file: str) -> list[str]:
     if len(found) > WARNINGS_MAX:
         lines.append(f"{len(found) - WARNINGS_MAX} more warnings; `resile check {file}` shows them")
     return lines
+
+
+def kept_lines(state: State, inputs: Mapping[str, Any], number: int) -> list[str]:
+    """What to know where only the failed steps run with other inputs: completed steps that use these are kept."""
+    from resile.commands.start.uses import texts_of
+
+    others = [name for name, value in inputs.items() if state.inputs.get(name) != value]
+    used = re.compile(rf"\binputs\s*(?:\.\s*|\[\s*['\"])(?:{'|'.join(map(re.escape, others))})(?![\w-])")
+    kept = [
+        step.name
+        for step in state.workflow.steps
+        if others
+        and (job := state.job_named(step.name)) is not None
+        and job.status is Status.completed
+        and any(map(used.search, texts_of(step)))
+    ]
+    if not kept:
+        return []
+    names = ", ".join(kept[:NAMES_SHOWN_MAX])
+    if len(kept) > NAMES_SHOWN_MAX:
+        names += f" and {len(kept) - NAMES_SHOWN_MAX} more"
+    return [f"completed with the old inputs, and kept: {names}; `resile rerun {number}` runs all steps again"]
 
 
 def notices_of(store: Store, row: RunRow, state: State) -> list[str]:

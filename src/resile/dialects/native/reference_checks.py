@@ -229,7 +229,9 @@ class _ReferenceChecker:
                     path = path_of(name)
                     if len(path) == 1 and path[0] not in known and without_default(name) == name:
                         near = self._hint_for(name, str(path[0]))
-                        message = f"`${{{shorten(name)}}}`: no step captures `{shorten(str(path[0]))}`, so it is null here"
+                        message = (
+                            f"`${{{shorten(name)}}}`: no step captures `{shorten(str(path[0]))}`, so it is null here"
+                        )
                         place = Mark(condition.origin.line, condition.origin.column)
                         if self._is_new(place, message):
                             self.report.warning("unknown-variable", message, place, hint=near)
