@@ -336,7 +336,6 @@ MODEL_CASES: Cases = {
     ("ask", "question"): [(action_with("ask: {question: q}"), Ask("q"))],
     ("ask", "default"): [(action_with("ask: {question: q, default: y}"), Ask("q", "y"))],
     ("a collected value", "code"): [(action_with("ir: {collect: {a: {code: q}}}"), Collect((Computed("a", code="q"),)))],
-    ("a collected value", "template"): [(action_with("ir: {collect: {a: {code: q, template: t}}}"), Collect((Computed("a", "t", "q"),)))],
     ("transform", "parse"): [(transformed("parse: json"), Transform("json"))],
     ("transform", "template"): [(transformed("template: q"), Transform(template="q"))],
     ("transform", "code"): [(transformed("code: q"), Transform(code="q"))],

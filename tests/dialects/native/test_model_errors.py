@@ -33,6 +33,7 @@ def findings(keys: str, above: str = "") -> list[str]:
         ("ir: {memory: {operation: get, key: k, value: 1}}", ["f:4:20: error: `get` takes no `value` [conflict]"]),
         ("ir: {memory: {operation: set, key: k, value: 1, code: q}}", ["f:4:20: error: `value` and `code` say the same thing [conflict]"]),
         ("ir: {collect: {a: {}}}", ["f:4:25: error: `a` needs `code`, or a template [value]"]),
+        ("ir: {collect: {a: {code: q, template: t}}}", ["f:4:35: error: a collected value has no key `template` [unknown-key]\n  hint: keys: `code`"]),
         ("ir: {collect: [a]}", ["f:4:21: error: expected a mapping of names to templates, or to {code}, not a list [type]"]),
         ("ir: {query: {engine: oracle}}", ["f:4:28: error: `query` needs an `engine`: duckdb or postgres, not `oracle` [value]\n  hint: any other database: its client, in `shell`"]),
         ("ir: {query: {engine: duckdb, sql: x}}", ["f:4:36: error: there is no key `sql` here [unknown-key]\n  hint: keys: `engine`, "

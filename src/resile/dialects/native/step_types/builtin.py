@@ -48,7 +48,7 @@ def _collect(reading: Reading, node: Node) -> Any:
     for name, (_, value) in node.entries.items():
         if isinstance(value, Mapping):
             fields = read_mapping(reading, value, _COMPUTED)
-            found += [Computed(name, fields.get("template", ""), fields["code"])] if "code" in fields else []
+            found += [Computed(name, code=fields["code"])] if "code" in fields else []
             if "code" not in value.entries:
                 reading.report.error("value", f"`{shorten(name)}` needs `code`, or a template", value)
         elif (template_text := template(reading, value)) is not INVALID:
@@ -88,7 +88,6 @@ ASK_KEYS = table(
 _COMPUTED = table(
     "a collected value", "A value that code computes; a plain text is a template.",
     Key("code", "code", "The body of a function that returns the value.", code),
-    Key("template", "text", "A template beside the code.", template),
 )  # fmt: skip
 _read_operation = struct_reader(Memory, _MEMORY, "", "operation")
 
