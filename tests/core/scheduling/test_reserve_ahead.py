@@ -13,6 +13,7 @@ from resile.core.events import (
     CancelRequested,
     Capacity,
     ConditionAnswered,
+    EpochStarted,
     RunResumed,
     RunStarted,
 )
@@ -102,6 +103,29 @@ def test_an_early_order_says_because_of_what() -> None:
     reasons = [action.because for action in actions if isinstance(action, StartAttempt)]
     assert reasons[0] > 0
     assert reasons == [reasons[0]] * 3
+
+
+def test_a_step_that_ran_before_runs_once_in_the_next_epoch() -> None:
+    """An early attempt is the one visit that a rerun asks for, like one that waits for its need."""
+    rules = (Rule(then="tolerate", text="tolerate"),)
+    world = Early(flow(sh("a", rules=rules), sh("b", "a")), lambda name, attempt: failed() if broken else OK)
+    broken = [True]
+    world.run()
+    broken.clear()
+    world.executed.clear()
+    world.well.clear()
+    world.feed(EpochStarted(world.clock, True))
+    world.feed(RunResumed(world.clock, world.capacity))
+    assert [(world.name(order.job), len(order.after)) for order in starts_of(world)] == [("a", 0), ("b", 1)]
+    while world.orders:
+        world.perform()
+    assert (world.executed, world.ended) == (["a", "b", "end"], "completed")
+    assert world.replayed() == world.state
+
+
+def starts_of(world: World) -> list[StartAttempt]:
+    """The orders to start that are not carried out yet."""
+    return [order for order in world.orders if isinstance(order, StartAttempt)]
 
 
 def test_nothing_is_early_beside_a_critical_step() -> None:

@@ -64,6 +64,9 @@ def reserve_early(reaction: Reaction) -> None:
         state.queue_number += 1
         job.queue_number = state.queue_number
         job.attempt_state = "early"
+        if state.workflow.edition > 1:
+            # As when a job wakes. In the first edition a step that had run in the epoch before ran twice.
+            job.tokens = 0
         state.early += 1
         job.because = sources[-1].last_event_seq or sources[-1].because
         reaction.order(reserve(state, job, tuple((source.id, source.attempt) for source in sources)))
