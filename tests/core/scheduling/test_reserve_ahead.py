@@ -108,7 +108,7 @@ def test_an_early_order_says_because_of_what() -> None:
 def test_a_step_that_ran_before_runs_once_in_the_next_epoch() -> None:
     """An early attempt is the one visit that a rerun asks for, like one that waits for its need."""
     rules = (Rule(then="tolerate", text="tolerate"),)
-    world = Early(flow(sh("a", rules=rules), sh("b", "a")), lambda name, attempt: failed() if broken else OK)
+    world = Early(flow(sh("a", rules=rules), sh("b", "a")), lambda *_: failed() if broken else OK)
     broken = [True]
     world.run()
     broken.clear()
