@@ -65,6 +65,7 @@ DOCUMENTS = [
         "dlq show 4 0",
         "dlq stats 4",
         "dlq retry 4 --dry-run",
+        "dlq retry 3 --dry-run",
         "judge 3 nothing retry",
     ),
 ]
@@ -204,6 +205,13 @@ def test_a_driven_run_is_not_resumed(caller: Caller, tmp_path: Path) -> None:
     caller.server.api.wait_for(run, "attempt_started")
     refused = caller.call("resume", str(run), remote=True)
     assert (refused.returncode, "is being driven" in refused.stderr) == (2, True)
+    for words in ("rerun", "rerun --json", "reset --failed-only", "reset --failed-only --json"):
+        verb, *options = words.split(" ")
+        local, remote = (caller.call(verb, str(run), *options, remote=remote) for remote in (False, True))
+        assert (remote.stdout, remote.stderr, remote.returncode) == (local.stdout, local.stderr, 2), words
+    local, remote = (caller.call("resume", str(run), "--json", remote=remote) for remote in (False, True))
+    codes = [msgspec.json.decode(said.stdout)["error"]["code"] for said in (local, remote)]
+    assert codes == ["lease-held", "lease-held"]
     follower = subprocess.Popen(
         [sys.executable, "-m", "resile.cli.main", "logs", str(run), "hold", "--attempt", "1", "--stdout", "-f"],
         env={**caller.server.env, "RESILE_SERVER": caller.server.api.url},

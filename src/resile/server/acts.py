@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from resile.commands.judge import Judgement
 from resile.commands.judge import answer as answer_question
 from resile.commands.judge import judge as judge_failure
+from resile.commands.run import refuse_unfinished
 from resile.commands.start.call import Given, ResourceLimits
 from resile.commands.start.prepare import inputs_for
 from resile.engine.replay import fold_log, row_of
@@ -102,6 +103,7 @@ async def rerun(
         if _left_before(connection, request, run) is not None:
             return
         row = row_of(connection.store, run)
+        refuse_unfinished(row, "rerun")
         if row.status not in RUN_ENDED:
             raise Problem("run_active", f"run {run} has not ended", hint="cancel it, or wait until it has ended")
         if inputs:
@@ -151,7 +153,8 @@ def _refuse_ended(connection: Connection, run: int) -> None:
 
 def _refuse_driven(connection: Connection, run: int) -> None:
     if connection.store.lease(run, boot_seconds()) is not None:
-        raise Problem("run_active", f"run {run} is being driven")
+        hint = f"wait for it, watch it with `resile status {run}`, or stop it with `resile cancel {run}`"
+        raise Problem("run_active", f"run {run} is being driven", hint=hint, command_code="lease-held")
 
 
 async def ask(request: Request, run: int, kind: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,10 @@ class FileProblem(Struct, frozen=True):
 
 
 class ProblemDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a request was refused; `errors` are the findings in a workflow file."""
+    """Why a request was refused; `errors` are the findings in a workflow file.
+
+    `command_code` is the code of the command line, where that is another word.
+    """
 
     type: str
     title: str
@@ -113,6 +116,7 @@ class ProblemDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     hint: str = ""
     errors: list[FileProblem] = []
+    command_code: str = ""
 
 
 class Problem(Exception):
@@ -126,6 +130,7 @@ class Problem(Exception):
         hint: str = "",
         errors: Sequence[FileProblem] = (),
         headers: Mapping[str, str] = {},
+        command_code: str = "",
     ) -> None:
         super().__init__(detail)
         self.code = code
@@ -134,6 +139,7 @@ class Problem(Exception):
         self.hint = hint
         self.errors = errors
         self.headers = headers
+        self.command_code = command_code
 
     @property
     def document(self) -> ProblemDocument:
@@ -146,18 +152,20 @@ class Problem(Exception):
             code=self.code,
             hint=self.hint,
             errors=list(self.errors),
+            command_code=self.command_code,
         )
 
 
 def problem_of(error: ResileError) -> Problem:
     """The problem that tells of a command's error; of a store that fails it tells no internals."""
     code = error.code.replace("-", "_")
+    command_code = error.code if code in _RENAMED else ""
     code = _RENAMED.get(code, code)
     if isinstance(error, StoreError) and code not in STATUSES:
         return Problem("store_unavailable", "the database can't be used now", hint="the server's log says why")
     if error.diagnostics:
         return Problem("invalid_workflow", error.message, hint=error.hint, errors=file_problems(error.diagnostics))
-    return Problem(code, error.message, hint=error.hint)
+    return Problem(code, error.message, hint=error.hint, command_code=command_code)
 
 
 def file_problems(findings: Sequence[Diagnostic]) -> list[FileProblem]:

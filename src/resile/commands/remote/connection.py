@@ -58,6 +58,7 @@ class ProblemDocument(msgspec.Struct, frozen=True):
     detail: str = ""
     hint: str = ""
     errors: list[Finding] = []
+    command_code: str = ""
 
 
 class Items(msgspec.Struct, frozen=True):
@@ -266,7 +267,7 @@ class Connection:
             problem = msgspec.json.decode(data, type=ProblemDocument)
         except msgspec.DecodeError:
             return self._bad_answer()
-        code, hint = problem.code.replace("_", "-"), problem.hint
+        code, hint = problem.command_code or problem.code.replace("_", "-"), problem.hint
         if status == 503 and code == "stopping":
             return Unreachable(code, problem.detail, hint=hint)
         if status == 401:
