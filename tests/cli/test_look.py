@@ -34,6 +34,17 @@ def test_logs_of_every_attempt(program: Program) -> None:
     assert (filtered.stdout, filtered.stderr) == ("", "quiet: nothing was printed that these options ask for\n")
 
 
+def test_the_logs_of_a_map_are_those_of_its_items(program: Program) -> None:
+    """A map prints nothing itself, so `logs` says how to see an item, and that command shows it."""
+    program.write(
+        "resile: 1\nname: t\nsteps:\n- id: each\n  map: {input: [a], steps: [{id: say, shell: 'echo ${item}'}]}\n"
+    )
+    program.call("run", "flow.yaml", code=0)
+    hint = "  hint: it is a map; `resile logs 1 'each[0]'` shows its first item\n"
+    assert program.call("logs", "1", "each", code=0).stderr == f"each: nothing was printed\n{hint}"
+    assert program.call("logs", "1", "each[0]", code=0).stdout == "==> each[0]/say, attempt 1, stdout <==\na\n"
+
+
 def test_one_stream_of_one_attempt_is_raw(program: Program) -> None:
     """One stream of one attempt comes byte for byte, without a heading."""
     program.call("run", program.write(TALK), code=0)

@@ -59,6 +59,9 @@ def logs(call: Call) -> int:
         is_empty = not _print_parts(parts, output.Page(call.color, sys.stdout), alone, call.flag("raw"))
         if is_empty and not call.flag("follow"):
             output.say(f"{output.escape(step) if step is not None else f'run {call.run}'}: {_no_output(wanted)}")
+            if step is not None and step in call.client.status(call.run).maps:
+                item = output.shell_quote(f"{step}[0]")
+                output.say(f"  hint: it is a map; `resile logs {call.run} {item}` shows its first item")
     return 0
 
 
