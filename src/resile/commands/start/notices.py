@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +54,8 @@ def warning_lines(warnings: Iterable[Diagnostic], file: str) -> list[str]:
 
 def kept_lines(state: State, inputs: Mapping[str, Any], number: int) -> list[str]:
     """What to know where only the failed steps run with other inputs: completed steps that use these are kept."""
+    import re
+
     from resile.commands.start.uses import texts_of
 
     others = [name for name, value in inputs.items() if state.inputs.get(name) != value]
