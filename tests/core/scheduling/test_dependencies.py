@@ -195,6 +195,22 @@ def test_resources_are_respected_when_packing() -> None:
     assert [world.name(order.job) for order in world.orders] == ["c", "b"]  # type: ignore[union-attr]
 
 
+def test_the_cause_is_the_need_that_decided_and_not_the_last_that_ended() -> None:
+    """A step that was skipped, or failed in a group, is named although another need succeeded or was skipped later."""
+    world = World(
+        flow(step("a", when=Condition("x")), step("b"), step("c", "a", "b")), truth=lambda name: name != "a"
+    ).run()
+    causes = {world.name(job.id): job.cause for job in world.state.jobs.values() if job.cause is not None}
+    assert [(name, cause.step, cause.status) for name, cause in causes.items()] == [("c", "a", "skipped")]
+    world = World(
+        flow(step("a"), step("b"), step("d", "a|b"), step("e", "b", when=Condition("x")), step("f", "d|e", "e")),
+        lambda name, _: OK if name == "b" else failed(),
+        truth=lambda name: name != "e",
+    ).run()
+    causes = {world.name(job.id): job.cause for job in world.state.jobs.values() if job.cause is not None}
+    assert [(name, cause.step, cause.status) for name, cause in causes.items()] == [("f", "d", "failed")]
+
+
 def test_an_arc_that_leads_back_does_not_keep_its_target_from_starting() -> None:
     """A loop in the middle: the step that is jumped back to still starts by its needs."""
     answers = iter([True, False])
