@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.engine.evaluation.input_types import typed
+from resile.engine.evaluation.input_types import to_declared_type
 from resile.engine.launch import Attempt
 from resile.engine.secrets import redact_value
 from resile.languages.contract import render_data
@@ -19,7 +19,9 @@ def prepare(attempt: Attempt) -> Outcome:
     assert isinstance(action, Child)
     computed: dict[str, Any] = render_data(action.inputs, lookup)
     known = action.workflow.inputs
-    given = {name: typed(name, known[name], value) if name in known else value for name, value in computed.items()}
+    given = {
+        name: to_declared_type(name, known[name], value) if name in known else value for name, value in computed.items()
+    }
     given.update(lookup.args)
     for name, value in given.items():
         if redact_value(value, attempt.performer.secrets) != value:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from resile.model.workflow import Input
 
 
-def typed(name: str, declared: Input, value: Any) -> Any:
+def to_declared_type(name: str, declared: Input, value: Any) -> Any:
     """A computed value as the number or truth value that the input declares; raises ValueRefused if it is none.
 
     Texts and data stay as they are, and so does null.
