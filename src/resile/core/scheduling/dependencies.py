@@ -105,7 +105,7 @@ def _apply_needs(reaction: Reaction, scope: Scope, job: Job, source: Job) -> boo
         if job.step not in reaction.state.plan_of(scope.id).arc_targets or job.tokens:
             wake_or_join(reaction, job, source.last_event_seq)
         return False
-    _cancel_or_skip(reaction, scope, job, status, _culprit(reaction.state, scope, job.step, status, source))
+    _cancel_or_skip(reaction, scope, job, status, _deciding_need(reaction.state, scope, job.step, status, source))
     return True
 
 
@@ -133,7 +133,7 @@ def _status_from_needs(state: State, scope: Scope, number: int, source: Job) -> 
     return SKIPPED if skipped else READY
 
 
-def _culprit(state: State, scope: Scope, number: int, status: Status, source: Job) -> Job:
+def _deciding_need(state: State, scope: Scope, number: int, status: Status, source: Job) -> Job:
     """The needed job because of which a job is canceled or skipped: the one that has just settled, or one before it."""
     plan, skips = state.plan_of(scope.id), status is SKIPPED
     for need in plan.steps[number].needs:
