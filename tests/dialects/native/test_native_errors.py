@@ -3,12 +3,9 @@
 # ruff: noqa: E501 - a table reads better with one case in a line
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
-from resile.dialects.compile import compile_file, compile_text
+from resile.dialects.compile import compile_text
 from resile.dialects.native.keys.steps import WORKFLOW
 from resile.model.limits import DIAGNOSTICS_MAX, STEPS_MAX
 
@@ -478,26 +475,3 @@ def test_long_chains_need_no_stack() -> None:
     (finding,) = findings("resile: 1\nsteps:\n" + steps)
     assert finding.startswith("f:3:3: error: these steps wait for each other: `s0` (3:3) needs `s1` (4:3) needs ")
     assert finding.endswith("needs 4950 more steps needs `s0` [cycle]\n  hint: take one of these needs out")
-
-
-def test_paths(tmp_path: Path) -> None:
-    """A path that is no readable file is a finding, never a traceback."""
-    (tmp_path / "flow.yaml").write_text("resile: 1\nsteps: {a: {shell: x}}\n")
-    os.mkfifo(tmp_path / "pipe")
-
-    def only(path: Path | str) -> str:
-        """The one finding for a path."""
-        result = compile_file(path)
-        assert (result.workflow, result.dialect) == (None, "")
-        (finding,) = result.diagnostics
-        return finding.render()
-
-    assert only(tmp_path / "flow.yml") == (
-        f"{tmp_path}/flow.yml: error: there is no file `{tmp_path}/flow.yml` [file]\n  hint: did you mean `flow.yaml`?"
-    )
-    assert only(tmp_path) == f"{tmp_path}: error: `{tmp_path}` is a folder [file]\n  hint: name the workflow file in it"
-    assert only(tmp_path / "flow.yaml" / "x").endswith("can't be read: Not a directory [file]")
-    assert only("a\0b").endswith("can't be read: embedded null byte [file]")
-    compiled = compile_file(tmp_path / "flow.yaml")
-    assert compiled.workflow is not None
-    assert (compiled.workflow.name, compiled.workflow.folder) == ("flow", str(tmp_path))
