@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -194,3 +196,22 @@ def test_without_parsl_the_command_that_installs_it_is_named(tmp_path: Path, mon
         place_on_cluster(compile_workflow(str(path)), written(tmp_path, text))
     assert refused.value.code == "not-installed"
     assert "pip install 'resile[cluster]'" in refused.value.hint
+
+
+@pytest.mark.parametrize("words", [("plain.yaml", "--executor", "cluster.toml"), ("own.yaml",)])
+def test_without_parsl_run_ends_with_2_and_says_what_installs_it(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The call ends with exit code 2, whether the option or the file asks for blocks, and no run is made."""
+    (tmp_path / "cluster.toml").write_text("[executor]\nkind = 'parsl'\nprovider = 'local'\ndirectory = 'd'\n")
+    (tmp_path / "plain.yaml").write_text("resile: 1\nsteps: {a: {shell: 'true'}}\n")
+    own = "executor: {kind: parsl, provider: local, directory: d}\n"
+    (tmp_path / "own.yaml").write_text(f"resile: 1\n{own}steps: {{a: {{shell: 'true'}}}}\n")
+    without = "import sys; sys.modules['parsl'] = None; from resile.cli.main import main; sys.exit(main())"
+    env = {**os.environ, "RESILE_DB": str(tmp_path / "resile.db")}
+    argv = [sys.executable, "-c", without, "run", *words]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "resile: error: steps run on blocks of nodes through Parsl, which is not installed\n"
+        "  hint: install it with: pip install 'resile[cluster]'\n"
+    )
+    assert not (tmp_path / "d").exists()

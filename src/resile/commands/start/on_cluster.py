@@ -141,7 +141,7 @@ def _refuse_missing(settings: ExecutorSettings) -> None:
     from importlib.util import find_spec
 
     if find_spec("parsl") is None:
-        message = "`--executor` needs Parsl, which is not installed"
+        message = "steps run on blocks of nodes through Parsl, which is not installed"
         raise ResileError("not-installed", message, hint=f"install it with: {INSTALL}")
     command = _COMMANDS.get(settings.provider)
     if command is not None and shutil.which(command) is None:
