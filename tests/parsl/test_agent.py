@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from resile.executors.contract import Ended, Launch, Lost, Started, Withdrawn
 from resile.executors.fence import Fence, FenceReader
 from resile.executors.parsl.archive import write_archive
 from resile.executors.parsl.node import files
+from resile.executors.parsl.node.agent import ANSWER_SECONDS_MAX
 from resile.executors.parsl.nodes import Happening, Nodes
 from resile.executors.parsl.tasks import encode_config, encode_task
 from tests.parsl.cluster_runs import wait_for
@@ -35,6 +37,7 @@ class Bench:
         manager = f"echo $RESILE_NODE_SOCKET > {folder}/address; exec sleep 1000"
         options = ["0", "0", "2", seconds, grace, provider]
         words = [sys.executable, "-S", "-E", str(archive), str(folder), *options, "sh", "-c", manager]
+        words += ["manager", f"--logdir={folder}"]
         self.agent = subprocess.Popen(words, env={**os.environ, "SLURM_JOB_ID": "77"})
         address = folder / "address"
         wait_for("the agent listens", lambda: address.exists() and address.read_text().endswith("\n"))
@@ -255,3 +258,18 @@ def test_only_blocks_of_slurm_are_allocations(tmp_path: Path, provider: str, all
     ((one, *_),) = [bench.reports(Ended)]
     assert one.node.identity is not None
     assert one.node.identity.allocation == allocation
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("said", "code"), [("", 0), ("INFO: Successfully connected to interchange\n", None)])
+def test_a_block_whose_engine_died_before_it_came_up_ends(tmp_path: Path, said: str, code: int | None) -> None:
+    """Parsl's manager would wait for an answer for ever; one that got it late goes on."""
+    log = tmp_path / "block-0" / "x" / "manager.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(f"ERROR: Failed to connect to interchange (tcp://127.0.0.1:1\n{said}")
+    bench = Bench(tmp_path)
+    with suppress(subprocess.TimeoutExpired):
+        bench.agent.wait(2 * ANSWER_SECONDS_MAX)
+    assert bench.agent.poll() == code
+    bench.agent.terminate()
+    assert bench.agent.wait(60) == 0

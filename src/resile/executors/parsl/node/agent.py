@@ -6,6 +6,7 @@
 A task of Parsl is some attempts (one, or a batch of short ones). The worker hands them to the agent of its node through
 a socket, and waits until all have ended. So the death of a worker or of the manager ends no attempt: when the manager
 has gone, the agent takes no more, lets its attempts end and exits. SIGTERM (the allocation is over) ends them.
+A manager that gets no answer from its engine waits for ever: the agent ends it.
 
 Some time before the allocation ends the agent ends them, with SIGTERM first, so that they can save their work.
 
@@ -20,6 +21,7 @@ Only modules of Python itself are imported.
 from __future__ import annotations
 
 import ctypes
+import glob
 import json
 import os
 import select
@@ -46,6 +48,10 @@ LOOK_SECONDS = 0.25
 BEAT_SECONDS = 2.0
 # What is left of the grace to kill what did not end, and to write so.
 END_SECONDS = 5.0
+# How long a manager may wait for the first answer of its engine, and what its log says without one and with it.
+ANSWER_SECONDS_MAX = 30.0
+LOG_BYTES_MAX = 1 << 20
+UNANSWERED, ANSWERED = b"Failed to connect to interchange", b"Successfully connected to interchange"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -95,6 +101,9 @@ class Agent:
         self.poll.register(self.listener.fileno(), select.EPOLLIN)
         self.manager = 0
         self.manager_fd = -1
+        # Where managers of this block log, and when the agent looks whether an engine has answered.
+        self.manager_logs = ""
+        self.answer_at = 0.0
         self.signals, self.signal_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.poll.register(self.signals, select.EPOLLIN)
         self.is_terminated = False
@@ -120,6 +129,10 @@ class Agent:
                     os.execvpe(command[0], command, environment)
             finally:
                 os._exit(127)
+        logs = [word.partition("=")[2] for word in command if word.startswith("--logdir=")]
+        if logs:
+            self.manager_logs = os.path.join(glob.escape(logs[-1]), f"block-{self.identity['block']}/*/manager.log")
+            self.answer_at = time.monotonic() + ANSWER_SECONDS_MAX
         self.manager_fd = os.pidfd_open(self.manager)
         self.poll.register(self.manager_fd, select.EPOLLIN)
 
@@ -135,6 +148,14 @@ class Agent:
                 if pid == self.manager:
                     # From now on another process may get this number.
                     self.manager = 0
+
+    def _has_no_engine(self) -> bool:
+        """Did the engine die before the managers of this block could reach it?"""
+        said = b""
+        for path in glob.glob(self.manager_logs):
+            with suppress(OSError), open(path, "rb") as file:
+                said += file.read(LOG_BYTES_MAX)
+        return UNANSWERED in said and ANSWERED not in said and not self.launchers
 
     # --- the loop
 
@@ -165,6 +186,10 @@ class Agent:
                 for launcher in self.launchers:
                     launcher.beat()
             self.sampler.sample(self.launchers)
+            if self.answer_at and now >= self.answer_at:
+                self.answer_at = 0.0
+                if self._has_no_engine():
+                    self.end_manager()
             if self.expires_at and now >= self.expires_at:
                 self.expires_at = 0.0
                 self._expire()
