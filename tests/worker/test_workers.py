@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from tests.executors.local.driver import lives, wait_for
 from tests.server.service import Api, Server
 
+from .late_proxy import late_proxy
 from .process import WorkerProcess
 
 Serve = Callable[..., Server]
@@ -152,6 +154,25 @@ def test_workers_outlast_their_server(serve: Serve, work: Work, tmp_path: Path) 
     assert again.api.get(f"/runs/{run}/jobs/1/attempts/1/stdout").body == b"done\n"
     worker.send(signal.SIGTERM)
     assert worker.end() == 0, worker.log()
+
+
+def test_a_late_refusal_does_not_undo_a_registration(serve: Serve, work: Work, tmp_path: Path) -> None:
+    """A report that the next server refused before the worker registered there is sent again at once, not lost."""
+    server = serve(PLACE=str(tmp_path))
+    with late_proxy(server.port) as proxy:
+        front = copy(server)
+        front.api = Api(proxy.port)
+        work(front, "one")
+        run = server.api.start(GATED)
+        pids(tmp_path, 1)
+        server.process.kill()
+        server.process.wait()
+        proxy.is_late.set()
+        (tmp_path / "gate").touch()
+        again = serve("--port", str(server.port), PLACE=str(tmp_path))
+        again.api.wait_for(run)
+        assert proxy.claimed.is_set()
+        assert [one["exit_code"] for one in history(again.api, run)] == [0]
 
 
 def test_a_restarted_worker_finds_its_step(serve: Serve, work: Work, tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ class Worker:
         self._changed = Condition()
         self._inbox: list[Grant] = []
         self._is_registered = False
+        # How often it has registered: a refusal that was meant for an earlier registration changes nothing.
+        self._registrations = 0
         self._is_draining = False
         self._is_over = False
         self._signals = 0
@@ -224,7 +226,7 @@ class Worker:
                     return
                 held = list(self._book.entries)
                 path = self._path("claim")
-                is_registered = self._is_registered
+                is_registered, registration = self._is_registered, self._registrations
             try:
                 if not is_registered:
                     self._register(connection)
@@ -240,7 +242,7 @@ class Worker:
                 continue
             except Unknown:
                 with self._changed:
-                    self._is_registered = False
+                    self._note_unknown(registration)
                 continue
             pause = 0.1
             with self._changed:
@@ -267,7 +269,7 @@ class Worker:
                     self._changed.wait(self._look_seconds())
                     continue
                 path = self._path("heartbeat" if is_empty else "reports")
-                beat = Beat(draining=self._is_draining)
+                beat, registration = Beat(draining=self._is_draining), self._registrations
             try:
                 word = connection.post(path, beat if is_empty else told, Word, CALL_SECONDS_MAX)
             except Away as problem:
@@ -279,8 +281,8 @@ class Worker:
                 continue
             except Unknown:
                 with self._changed:
-                    self._is_registered = False
-                    if self._is_draining:
+                    self._note_unknown(registration)
+                    if self._is_draining and not self._is_registered:
                         # The thread that claims has ended.
                         self._register_soon(connection)
                 continue
@@ -329,8 +331,14 @@ class Worker:
                 entry.is_start_sent, entry.end_sent_at, entry.sent = False, 0.0, {}
             self._hear(Word([], welcome.gone, [], {}, False))
             self._is_registered = True
+            self._registrations += 1
             self._wake()
         _say(f"registered as {welcome.id} at {own.server}")
+
+    def _note_unknown(self, registration: int) -> None:
+        """The server did not know the worker of this registration; the other thread may have registered again since."""
+        if self._registrations == registration:
+            self._is_registered = False
 
     def _note_away(self, problem: Exception) -> None:
         """The server does not answer."""
