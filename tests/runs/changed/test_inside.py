@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,19 @@ def test_steps_of_a_child_in_earlier_epochs_count(place: Place) -> None:
     assert place.changes(run) == {}
     Path("x.in").write_text("other")
     assert place.changes(run) == {"w": "reads"}
+
+
+@pytest.mark.parametrize("kind", ["workflow", "map"])
+def test_a_file_with_a_fixed_name_that_is_written_inside(place: Place, kind: str) -> None:
+    """A step inside a map or a child workflow wrote a file whose name needs no run to be known, and it is gone."""
+    inner = {"id": "s", "shell": "touch fixed.out", "outputs": "fixed.out"}
+    Path("child.yaml").write_text(json.dumps({"resile": 1, "name": "child", "steps": [inner]}))
+    action = {"workflow": "child.yaml", "map": {"input": ["x"], "steps": [inner]}}[kind]
+    place.write({"steps": {"outer": {kind: action}}})
+    run = place.run().run
+    assert place.changes(run) == {}
+    Path("fixed.out").unlink()
+    assert place.changes(run) == {"outer": "outputs"}
 
 
 def test_items_that_read_a_file_in_different_states(place: Place) -> None:
