@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -277,8 +278,8 @@ steps:
     assert ("attempt_lost", "over") not in notes
 
 
-def test_a_host_goes_on_with_what_the_command_line_left(hosts: Hosts) -> None:
-    """A run whose `resile run` was killed is handed to a host, which adopts the step that still runs."""
+def leave_by_command_line(hosts: Hosts) -> None:
+    """Kill the `resile run` of run 1 while its step runs."""
     path = hosts.folder / "mine.yaml"
     path.write_text(f"resile: 1\nname: mine\n{GATED}")
     command = [*RESILE, "run", "--db", hosts.database, "--output", "output", str(path)]
@@ -286,12 +287,50 @@ def test_a_host_goes_on_with_what_the_command_line_left(hosts: Hosts) -> None:
     hosts.wait_for_effects(lambda lines: len(lines) == 1)
     engine.kill()
     engine.wait()
+
+
+def test_a_host_goes_on_with_what_the_command_line_left(hosts: Hosts) -> None:
+    """A run whose `resile run` was killed is handed to a host, which adopts the step that still runs."""
+    leave_by_command_line(hosts)
     hosts.start()
     assert hosts.ask(1, "resume") == {"ok": True}
-    wait_for(lambda: any(note.type == "attempt_adopted" for note in hosts.store.notes(1)))
+    wait_for(lambda: hosts.count_notes(1, "attempt_adopted") == 1)
     (hosts.folder / "gate").touch()
     hosts.wait(1)
     assert hosts.effects() == ["1 a", "1 b"]
+
+
+def test_a_stopped_host_leaves_to_the_next_what_the_command_line_left(hosts: Hosts) -> None:
+    """SIGTERM: the step that the host adopted runs on in the launcher of `resile run`, and the next host adopts it."""
+    leave_by_command_line(hosts)
+    first = hosts.start()
+    assert hosts.ask(1, "resume") == {"ok": True}
+    wait_for(lambda: hosts.count_notes(1, "attempt_adopted") == 1)
+    hosts.terminate(first)
+    hosts.start()
+    wait_for(lambda: hosts.count_notes(1, "attempt_adopted") == 2)
+    (hosts.folder / "gate").touch()
+    hosts.wait(1)
+    assert hosts.effects() == ["1 a", "1 b"]
+
+
+def test_a_host_polls_nothing_of_a_run_that_has_ended(hosts: Hosts) -> None:
+    """A host that adopted a step from another launcher, and has ended its run, sleeps while the next run's step does."""
+    leave_by_command_line(hosts)
+    host = hosts.start()
+    assert hosts.ask(1, "resume") == {"ok": True}
+    (hosts.folder / "gate").touch()
+    hosts.wait(1)
+    before = processor_seconds(host.pid)
+    (run,) = hosts.submit("steps: {s: {shell: sleep 1.5}}")
+    hosts.wait(run)
+    assert processor_seconds(host.pid) - before < 0.25
+
+
+def processor_seconds(pid: int) -> float:
+    """The seconds that a process has used a processor."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.slow
