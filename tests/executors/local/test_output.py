@@ -79,6 +79,20 @@ def test_a_pipe_that_was_made_non_blocking_is_whole_again(tmp_path: Path) -> Non
     assert driver.out(ended) == b"True\n"
 
 
+def test_a_range_counts_from_the_beginning_or_the_end(tmp_path: Path) -> None:
+    """Like a slice of the whole; the output of another attempt in the same file is no part of it."""
+    whole = b"abcde"
+    with driving(tmp_path, slots=1) as driver:
+        driver.shell("printf before", job=1)
+        ended = driver.shell("printf abcde", job=2)
+        driver.shell("printf after", job=3)
+    for start in range(-6, 7):
+        read = driver.executor.read_output(ended.log, "out", start)
+        assert (start, read) == (start, whole[start:])
+        read = driver.executor.read_output(ended.log, "out", start, 2)
+        assert (start, read) == (start, whole[start:][:2])
+
+
 def test_a_range_that_is_not_all_there_is_an_error(tmp_path: Path) -> None:
     """It has what can be read of a file that is gone or short; a part that is whole, and nothing, can be read."""
     (tmp_path / "short.o").write_bytes(b"12345")
