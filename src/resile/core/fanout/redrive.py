@@ -52,7 +52,7 @@ def _begin_group(reaction: Reaction, redrive: Redrive, job: Job, group: LetterGr
     fan = state.fans[job.id]
     fan.label, fan.parallel, fan.place, fan.taken = redrive.label, redrive.parallel, group.offset, 0
     fan.last, fan.stopped, fan.redrive, fan.expired = False, "", True, False
-    fan.circuit, fan.streak, fan.passed, fan.probes = "closed", 0, 0, 0
+    fan.circuit, fan.streak = "closed", 0
     fan.goal, fan.done, fan.bad, fan.counted = group.total, 0, 0, {}
     for scope in scopes_around(state, job):
         scope.stopped = False
