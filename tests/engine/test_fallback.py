@@ -47,6 +47,16 @@ def test_an_output_in_another_form_means_that_the_fallback_failed(place: Place) 
     assert messages[1].startswith("the fallback of 'f': capture 'j': the output is not JSON")
 
 
+def test_a_lost_output_means_that_the_fallback_failed(place: Place) -> None:
+    """What the step captures is gone from the disk: it stays failed, and the reason names the command."""
+    step = """{id: f, shell: exit 1, capture: x,
+     on_failure: {strategy: fallback, shell: "echo FB; rm out/runs/*/launcher/*.o"}}"""
+    code, document = place.run(f"{HEAD}  - {step}\n", "--output", "out")
+    assert (code, statuses(document)["f"]) == (1, "failed")
+    first, second = (event["data"]["message"] for event in place.events(1) if event["type"] == "attempt_failed")
+    assert (first, second) == ("exit code 1", "the output of 'on_failure-1' is lost")
+
+
 def test_a_handler_that_fails_leaves_the_names_alone(place: Place) -> None:
     """A command before the last one failed, so there is no fallback though the last one ran."""
     step = """{id: f, shell: "echo orig; exit 1", capture: x, on_failure: {strategy: fallback, fail_workflow: false,
