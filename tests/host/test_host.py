@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from resile.engine.host import driven as driven_module
 from resile.engine.host import host as host_module
 from resile.engine.host.host import LEASE_SECONDS, RENEW_SECONDS, Host
 from resile.store.lease import boot_seconds
@@ -278,10 +279,10 @@ steps:
     assert ("attempt_lost", "over") not in notes
 
 
-def leave_by_command_line(hosts: Hosts) -> None:
+def leave_by_command_line(hosts: Hosts, text: str = GATED) -> None:
     """Kill the `resile run` of run 1 while its step runs."""
     path = hosts.folder / "mine.yaml"
-    path.write_text(f"resile: 1\nname: mine\n{GATED}")
+    path.write_text(f"resile: 1\nname: mine\n{text}")
     command = [*RESILE, "run", "--db", hosts.database, "--output", "output", str(path)]
     engine = subprocess.Popen(command, cwd=hosts.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     hosts.wait_for_effects(lambda lines: len(lines) == 1)
@@ -295,9 +296,38 @@ def test_a_host_goes_on_with_what_the_command_line_left(hosts: Hosts) -> None:
     hosts.start()
     assert hosts.ask(1, "resume") == {"ok": True}
     wait_for(lambda: hosts.count_notes(1, "attempt_adopted") == 1)
+    assert has_records(hosts)
     (hosts.folder / "gate").touch()
     hosts.wait(1)
     assert hosts.effects() == ["1 a", "1 b"]
+    wait_for(lambda: not has_records(hosts))
+
+
+def test_a_run_that_waits_needs_no_records_of_its_former_launcher(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step that the host adopted failed, and its retry is far off: the launcher of `resile run` forgets it."""
+    monkeypatch.setattr(driven_module, "IDLE_SECONDS", 0.1)
+    wait = "while ! [ -e gate ]; do sleep 0.02; done"
+    text = f"steps:\n  a: {{shell: 'echo a >> effects; {wait}; exit 1', retry: {{max: 1, backoff: 300s}}}}"
+    leave_by_command_line(hosts, text)
+    with closing(open_store(hosts.database)) as store:
+        host = Host(store, str(hosts.folder / "output"), slots=1)
+        host.start()
+        assert hosts.ask(1, "resume") == {"ok": True}
+        wait_for(lambda: hosts.count_notes(1, "attempt_adopted") == 1)
+        assert has_records(hosts)
+        (hosts.folder / "gate").touch()
+        hosts.wait_until_released(1)
+        wait_for(lambda: not has_records(hosts))
+        assert (hosts.status(1), hosts.count_notes(1, "attempt_failed")) == ("running", 1)
+        host.stop()
+        wait_for(lambda: host.wait(0.1))
+
+
+def has_records(hosts: Hosts) -> bool:
+    """Are there records of a launcher that served one run alone?"""
+    return any((hosts.folder / "output").glob("runs/*/launcher/*.spool"))
 
 
 def test_a_stopped_host_leaves_to_the_next_what_the_command_line_left(hosts: Hosts) -> None:
@@ -315,7 +345,7 @@ def test_a_stopped_host_leaves_to_the_next_what_the_command_line_left(hosts: Hos
 
 
 def test_a_host_polls_nothing_of_a_run_that_has_ended(hosts: Hosts) -> None:
-    """A host that adopted a step from another launcher, and has ended its run, sleeps while the next run's step does."""
+    """A host that has ended a run with a step of another launcher sleeps while the step of the next run does."""
     leave_by_command_line(hosts)
     host = hosts.start()
     assert hosts.ask(1, "resume") == {"ok": True}
