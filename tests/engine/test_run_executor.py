@@ -18,7 +18,6 @@ from resile.model.workflow import Action, Function, Shell, Step
 from resile.store.contract import RunRow
 from tests.core.world import flow
 
-
 NODES = ExecutorSettings(directory="/nodes")
 
 
