@@ -213,3 +213,13 @@ def test_a_cgroup_is_tried_once(tmp_path: Path) -> None:
     limits.prepare(slot, 6 * MIB)
     assert (slot.cgroup, slot.memory_max, limits.parent) == (b"", 6 * MIB, b"")
     slot.close()
+
+
+def test_where_cgroups_can_be_made_is_found_out_by_the_first_attempt(tmp_path: Path) -> None:
+    """A launcher without a limit does not look; after the first attempt with one it knows that there is no place."""
+    slot, limits = slot_in(tmp_path), memory.MemoryLimits()
+    limits.oom.path = os.fsencode(tmp_path / "memory.events")
+    assert limits.parent is None
+    limits.prepare(slot, 5 * MIB)
+    assert (slot.cgroup, limits.parent) == (b"", b"")
+    slot.close()
