@@ -1,4 +1,4 @@
-"""Calls of a worker to its server, over a connection that is kept; one thread uses it."""
+"""HTTP calls from a worker to its server, over one connection that stays open; one thread uses it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 
 class Away(Exception):
-    """The server does not answer, or can't now; the call may be made again."""
+    """The server does not answer, or answers 429 or 5xx; the worker may repeat the call."""
 
 
 class Unknown(Exception):
-    """The server does not know this worker: it has begun anew, or gave the worker up."""
+    """The server does not know this worker, because the server has restarted or dropped a worker that was silent."""
 
 
 class Refused(ResileError):
-    """The server refuses the worker: another call would be refused, too."""
+    """The server refuses the worker, and would refuse the next call too."""
 
 
 class Problem(msgspec.Struct):
-    """What a worker reads of a refusal."""
+    """The body of an error response, as far as a worker reads it."""
 
     detail: str = ""
     code: str = ""
@@ -37,7 +37,7 @@ class Problem(msgspec.Struct):
 
 
 class Connection:
-    """One connection to a server, opened when it is needed."""
+    """One connection to a server; the first call opens it."""
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
@@ -52,7 +52,7 @@ class Connection:
         self._connection: http.client.HTTPConnection | None = None
 
     def post(self, path: str, body: Any, kind: type[T], timeout_seconds: float) -> T:
-        """Send a message; its answer. Raises Away, Unknown or Refused."""
+        """Send a message; return the server's answer. Raises Away, Unknown or Refused."""
         data = msgspec.json.encode(body)
         try:
             connection = self._open(timeout_seconds)
@@ -67,7 +67,7 @@ class Connection:
         raise self._problem(response.status, content)
 
     def _problem(self, status: int, content: bytes) -> Exception:
-        """What a refusal means."""
+        """The exception for an error response."""
         try:
             problem = msgspec.json.decode(content, type=Problem)
         except msgspec.MsgspecError:
@@ -82,7 +82,7 @@ class Connection:
         return Refused("refused", f"the server refuses: {problem.detail or status}", hint=hint)
 
     def _open(self, timeout_seconds: float) -> http.client.HTTPConnection:
-        """The connection, which waits so long for an answer."""
+        """The connection, with this timeout for the answer."""
         if self._connection is None:
             if self._is_encrypted:
                 context = ssl.create_default_context()

@@ -1,12 +1,13 @@
-"""What workers and servers tell each other; a worker asks, its server answers.
+"""The messages between workers and servers; a worker calls, its server answers.
 
     POST /workers                  Introduction -> Welcome    who it is, what it has, which attempts it still holds
-    POST /workers/ID/claim         Appeal -> Grant            so much is free: answered as soon as there is work for it
+    POST /workers/ID/claim         Appeal -> Grant            how much is free; the server answers when it has work
     POST /workers/ID/reports       Reports -> Word            attempts that started, their output, how they ended
-    POST /workers/ID/heartbeat     -> Word                    nothing new
+    POST /workers/ID/heartbeat     Beat -> Word               nothing new; a sign of life
 
-An attempt that a worker holds has a token. A report with a token that does not count any more changes nothing; the
-answer names the token as `gone`, and the worker ends that attempt. A worker keeps an end until it is `recorded`.
+The server gives each attempt that it assigns a token. It ignores a report with a token that it has withdrawn, and its
+answer lists the token under `gone`; the worker then ends that attempt. A worker keeps the end of an attempt, and may
+report it again, until the server lists the token under `recorded`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/=-]{0,63}$"
 SLOTS_MAX = 100_000
 WAIT_SECONDS_MAX = 60.0
-# How many short attempts a worker takes beyond its slots, so that it need not ask for each.
+# A worker claims at least this many short attempts beyond its slots, so that it need not ask for each.
 AHEAD = 64
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
@@ -28,19 +29,22 @@ Label = Annotated[str, Meta(pattern=LABEL_PATTERN)]
 Token = Annotated[str, Meta(min_length=1, max_length=64)]
 Whole = Annotated[int, Meta(ge=0, le=2**62)]
 Pairs = list[tuple[bytes, bytes]]
-# The name of a segment of the launcher, where a server reads the output itself; empty where it is sent.
+# The name of a segment of the launcher, if the server reads the output itself; empty if the worker sends it.
 Segment = Annotated[str, Meta(pattern=r"^([0-9a-f]{1,64}-[0-9]{1,9}-[0-9]{1,9})?$")]
 
 
 class SharedFolder(Struct, frozen=True, forbid_unknown_fields=True):
-    """A folder for output that worker and server see under this path; the file of this mark in it shows that."""
+    """An output folder that worker and server see under the same path.
+
+    The worker creates a file with this mark in its name. If the server finds the file, it sees the same folder.
+    """
 
     path: Annotated[str, Meta(pattern="^/", max_length=4096)]
     mark: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Introduction(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A worker and what it has; `id` is the one that it had before, `held` are the tokens of its attempts."""
+    """A worker introduces itself: `id` is from its last registration, `held` has the tokens of its attempts."""
 
     name: Name
     slots: Annotated[int, Meta(ge=1, le=SLOTS_MAX)] = 1
@@ -54,7 +58,7 @@ class Introduction(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Welcome(Struct, frozen=True):
-    """The worker is known by this id; it is to end the attempts with the tokens in `gone`."""
+    """The server has registered the worker under this id; the worker must end the attempts with tokens in `gone`."""
 
     id: str
     lease_seconds: float
@@ -62,9 +66,10 @@ class Welcome(Struct, frozen=True):
 
 
 class Appeal(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """So much is free. With `held` the server takes back what it gave and the worker never got.
+    """A worker asks for attempts, for this many slots and this much memory.
 
-    With no free slots the worker waits for a word, or for the slot of an attempt whose end it reports meanwhile.
+    `held` lists the tokens that the worker has: the server takes back attempts whose assignment never arrived. The call
+    of a full worker waits until the server has orders for it, or has recorded the end of one of its attempts.
     """
 
     slots: Annotated[int, Meta(ge=0, le=SLOTS_MAX)]
@@ -74,10 +79,11 @@ class Appeal(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Profile(Struct, frozen=True):
-    """What the attempts of one epoch of a run share.
+    """The settings that all attempts of one epoch of a run share.
 
-    `env` is what the run adds to the environment of the worker. A run with its `own_directory` has a folder that the
-    server made for it; where that does not exist the worker makes another one. `python` is that of the server.
+    `env` has the variables that the run adds to the worker's environment. `own_directory` says that the server made
+    the directory for this run; if it does not exist on the worker, the worker makes one of its own. `python` is the
+    path of the server's Python.
     """
 
     number: int
@@ -90,7 +96,7 @@ class Profile(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True):
-    """One attempt to run; `files` are those that its arguments name, by the path that they have there."""
+    """One attempt to run; `files` has the files that its arguments name: their paths at the server, their contents."""
 
     token: str
     profile: int
@@ -110,10 +116,11 @@ class Assignment(Struct, frozen=True):
 
 
 class Word(Struct, frozen=True):
-    """What a server tells a worker, by the tokens of attempts.
+    """The orders of a server to a worker; attempts are named by their tokens.
 
-    `kill`: end these. `gone`: these are the worker's no more. `recorded`: the ends of these are kept. `need`: the
-    output of these is wanted from these offsets on (stdout, stderr), then their ends again. `drain`: finish and exit.
+    `kill`: end these attempts. `gone`: these attempts no longer belong to the worker. `recorded`: the server has
+    recorded the ends of these. `need`: send the output of these again from these offsets (stdout, stderr), then their
+    ends. `drain`: claim no more, finish and exit.
     """
 
     kill: list[str]
@@ -124,7 +131,7 @@ class Word(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True):
-    """Attempts to run, with the profiles that they name."""
+    """The attempts that the server assigns, the profiles that they refer to, and orders."""
 
     attempts: list[Assignment]
     profiles: list[Profile]
@@ -132,7 +139,7 @@ class Grant(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True, forbid_unknown_fields=True):
-    """An attempt runs since `at`, seconds since 1970; with a `segment` its output is in the shared folder."""
+    """An attempt started at `at`, in seconds since 1970. With a `segment` its output is in the shared folder."""
 
     token: Token
     at: float
@@ -141,7 +148,7 @@ class Start(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
-    """Output of an attempt, from this offset of the stream on."""
+    """A piece of an attempt's output, which begins at this offset of the stream."""
 
     token: Token
     stream: Literal["out", "err"]
@@ -150,7 +157,11 @@ class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class End(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How an attempt ended; for `ended` see the report Ended of executors. `stopped`: the worker stops and ended it."""
+    """How an attempt ended.
+
+    `ended` and its fields are those of the executors' report Ended. `stopped`: the worker ended it because the worker
+    itself stops.
+    """
 
     token: Token
     kind: Literal["ended", "withdrawn", "stopped", "lost"]
@@ -171,7 +182,7 @@ class End(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Reports(Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything new; the output of an attempt comes before its end."""
+    """Starts, output and ends that the worker has not reported yet; the server reads the output before the ends."""
 
     starts: list[Start] = []
     output: list[Chunk] = []
@@ -179,14 +190,14 @@ class Reports(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Beat(Struct, frozen=True, forbid_unknown_fields=True):
-    """A sign of life: the worker claims nothing more, or it leaves now and holds nothing."""
+    """A sign of life. `draining`: the worker claims no more. `leaving`: it exits now and holds no attempt."""
 
     draining: bool = False
     leaving: bool = False
 
 
 class WorkerDocument(Struct, frozen=True):
-    """A worker of a server: `status` is `active`, `draining` or `lost`; `running` counts the attempts that it holds."""
+    """A registered worker. `status` is `active`, `draining` or `lost`; `running` counts the attempts that it holds."""
 
     id: str
     name: str

@@ -1,6 +1,7 @@
-"""What a worker reports: starts, new output, and an end together with the last output or after it.
+"""Collects what a worker reports to its server: starts, new output, and ends.
 
-While attempts are short, most have ended before their start is reported; then the end alone is.
+A batch has the end of an attempt only if it, or an earlier one, has all of the attempt's output. If an attempt ended
+before the worker reported its start, the worker reports the end alone: that contains the start.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from resile.executors.worker.runner import ATTEMPT
 
 BATCH_BYTES_MAX = 4 * 2**20
 BATCH_ENTRIES_MAX = 1000
-# An end that the server has not recorded by then is reported again.
+# If the server has not recorded an end after this time, the worker reports it again.
 AGAIN_SECONDS = 5.0
 _STREAMS: tuple[Stream, ...] = get_args(Stream)
 
 
 def gather(book: Book, now: float) -> Reports:
-    """Everything new, as far as it goes into one batch."""
+    """Collect starts, output and ends that the worker has not sent yet, up to the limits of one batch."""
     told = Reports([], [], [])
     room = BATCH_BYTES_MAX
     for entry in list(book.entries.values()):
@@ -32,7 +33,7 @@ def gather(book: Book, now: float) -> Reports:
             break
         if entry.is_gone or (entry.end_sent_at and now - entry.end_sent_at < AGAIN_SECONDS):
             continue
-        # An end tells of the start, too.
+        # An end contains the start.
         if entry.start is not None and entry.end is None and not entry.is_start_sent:
             told.starts.append(entry.start)
         is_whole = True
@@ -46,7 +47,7 @@ def gather(book: Book, now: float) -> Reports:
 
 
 def note_sent(book: Book, told: Reports, now: float) -> None:
-    """The server has this."""
+    """Note in the book that the server has received this batch."""
     for start in told.starts:
         if start.token in book.entries:
             book.entries[start.token].is_start_sent = True
@@ -59,13 +60,13 @@ def note_sent(book: Book, told: Reports, now: float) -> None:
 
 
 def _is_shared(entry: Entry) -> bool:
-    """Does the server read the output of this attempt itself?"""
+    """Does the server read the output of this attempt from the shared folder?"""
     told = entry.end or entry.start
     return told is not None and bool(told.segment)
 
 
 def _output(book: Book, entry: Entry, room: int) -> tuple[list[Chunk], bool]:
-    """New output of an attempt; and is that all of it?"""
+    """New output of an attempt, and whether the server then has all of it."""
     assert entry.log is not None
     reader = SegmentReader(book.output_folder(entry))
     chunks: list[Chunk] = []
@@ -83,7 +84,10 @@ def _output(book: Book, entry: Entry, room: int) -> tuple[list[Chunk], bool]:
 
 
 def _read(reader: SegmentReader, entry: Entry, stream: Stream, offset: int, room: int) -> bytes:
-    """Output from an offset on. What this machine has lost of it is no part of the attempt's output any more."""
+    """Read output from an offset on.
+
+    If part of it is missing on this disk, shorten the attempt's output to what is there and note the error in its end.
+    """
     assert entry.log is not None
     if room <= 0:
         return b""

@@ -1,6 +1,6 @@
-"""Runs the attempts of a worker with a launcher: its main thread alone uses this.
+"""Runs the attempts of a worker with a launcher; only the worker's main thread uses this module.
 
-Assignment --> a file in the book --> launcher --> start, end in the book --> the reporter (talk.py)
+Assignment --> entry in the book --> launcher --> start and end in the book --> the thread that reports (worker.py)
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from resile.model.failure import LogRange
 from resile.model.folders import make_folder
 
 ATTEMPT = 1
-# So long the settings of a run are kept of which the worker holds nothing.
+# How long the worker keeps the settings of a run after it last used them, if it holds no attempt of the run.
 PROFILE_SECONDS = 60.0
 
 
 class _Known:
-    """The settings of a run, and the number that they have in the launcher."""
+    """The settings of a run, and the number by which the launcher knows them."""
 
     def __init__(self, profile: Profile, number: int) -> None:
         self.profile = profile
@@ -42,7 +42,10 @@ class Runner:
     """Starts, watches and ends attempts."""
 
     def __init__(self, book: Book, slots: int, env: dict[bytes, bytes], shared_output: str = "") -> None:
-        """`env` is the environment of steps, to which a run adds its own; output may go to a `shared_output`."""
+        """`env` is the environment of all steps; a run adds its own variables.
+
+        If `shared_output` names a folder, the launcher writes output there, where the server reads it.
+        """
         self._book = book
         self._env = env
         self._shared_output = shared_output
@@ -57,20 +60,20 @@ class Runner:
             clock_offset=time.time() - processes.boot_seconds(),
         )
         self._known: dict[int, _Known] = {}
-        # Greater than all numbers of earlier workers in this folder.
+        # They begin above all numbers that earlier workers in this folder used.
         self._profiles = count(time.time_ns() // 1_000_000)
         self._numbers = count(1)
-        # The attempts that have not ended, by their numbers in the launcher.
+        # The attempts that have not ended, by the job numbers that the launcher uses.
         self.unfinished: dict[int, Entry] = {}
         self._killed: set[int] = set()
         self._adopt()
 
     def fileno(self) -> int:
-        """Readable when the launcher has something to tell."""
+        """The descriptor that becomes readable when the launcher has a report."""
         return self._executor.fileno()
 
     def _adopt(self) -> None:
-        """Find what an earlier worker in this folder left running."""
+        """Ask the launcher for the attempts that an earlier worker in this folder left running."""
         left = [entry for entry in self._book.entries.values() if entry.end is None]
         for entry in self._book.entries.values():
             self._executor.know_folder(entry.profile, self._book.output_folder(entry))
@@ -84,7 +87,7 @@ class Runner:
         self._executor.drop_spooled({job for job, _ in self._executor.spooled_keys()})
 
     def start(self, attempts: Iterable[Assignment], profiles: Iterable[Profile]) -> None:
-        """Start attempts; each is in the book before."""
+        """Record attempts in the book, then start them."""
         given = {profile.number: profile for profile in profiles}
         launches: list[Launch] = []
         entries: list[Entry] = []
@@ -103,7 +106,7 @@ class Runner:
             self._executor.start(launches)
 
     def _use(self, profile: Profile) -> _Known:
-        """Define the settings of a run in the launcher, unless it has them."""
+        """Return the settings of a run; define them in the launcher if they are new or have changed."""
         known = self._known.get(profile.number)
         if known is None or known.profile != profile:
             known = self._known[profile.number] = _Known(profile, next(self._profiles))
@@ -115,10 +118,10 @@ class Runner:
         return known
 
     def _define(self, number: int, profile: Profile, folder: str) -> None:
-        """Define in the launcher what attempts share, and the folder of their output.
+        """Define in the launcher the settings that attempts share, and the folder for their output.
 
-        In a shared output each attempt has a folder of its own: then all that is in it is its output, also for a server
-        that does not see where the launcher's records say that it ends.
+        In a shared output each attempt has a folder of its own. The server does not see the launcher's records, which
+        say where in a segment the output of an attempt ends; in such a folder it may take all of it.
         """
         make_folder(os.path.join(folder, wire.FOLDER))
         own = {**self._env, **dict(profile.env), b"RESILE_PYTHON": os.fsencode(sys.executable)}
@@ -132,13 +135,13 @@ class Runner:
         )
 
     def _directory(self, profile: Profile) -> bytes:
-        """Where the steps of a run run here."""
+        """The directory in which the steps of a run run on this machine."""
         if profile.own_directory and not os.path.isdir(profile.directory):
             return os.fsencode(self._book.run_folder(profile.run))
         return profile.directory
 
     def _launch(self, asked: Assignment, known: _Known, entry: Entry) -> Launch:
-        """The launch of an attempt, with the files and the Python of this machine."""
+        """Build the launch of an attempt: replace the server's paths of files and Python by those of this machine."""
         here = {
             path: self._book.write_file(asked.token, number, content)
             for number, (path, content) in enumerate(asked.files)
@@ -157,13 +160,16 @@ class Runner:
         )
 
     def kill(self, entry: Entry) -> None:
-        """End an attempt, once."""
+        """End an attempt, unless it has ended or the runner has already ordered its end."""
         if entry.job in self.unfinished and entry.job not in self._killed:
             self._killed.add(entry.job)
             self._executor.kill(entry.job, ATTEMPT)
 
     def collect(self) -> bool:
-        """Take what the launcher reports; is anything new? Ends are in the book before the launcher forgets them."""
+        """Read the launcher's reports; return whether there were any.
+
+        The ends are in the book's journal before the launcher may forget them.
+        """
         reports = self._executor.reports()
         ended: list[Entry] = []
         for report in reports:
@@ -176,7 +182,7 @@ class Runner:
         return bool(reports)
 
     def _note(self, entry: Entry, report: Report) -> None:
-        """Note what became of an attempt."""
+        """Note the launcher's report in the entry of its attempt."""
         if isinstance(report, Started | Adopted):
             entry.log = report.log
             entry.start = Start(entry.token, report.at, report.pid, self._segment_of(entry, report.log))
@@ -192,13 +198,13 @@ class Runner:
         self._book.drop_files(entry.token)
 
     def _segment_of(self, entry: Entry, log: LogRange | None) -> str:
-        """The segment of an attempt that the server reads itself; empty for output that is sent."""
+        """The segment that the server reads in the shared output; empty if the worker sends the output."""
         if log is None or not self._shared_output or not entry.shared.startswith(self._shared_output + "/"):
             return ""
         return os.path.basename(log.segment)
 
     def drop_unused(self) -> None:
-        """Forget the settings, and the output, of runs of which the worker holds nothing for a while."""
+        """Forget the settings and the output of runs whose last attempt left the worker PROFILE_SECONDS ago."""
         used = {entry.profile for entry in self._book.entries.values()}
         latest = time.monotonic() - PROFILE_SECONDS
         for number, known in list(self._known.items()):
@@ -208,12 +214,12 @@ class Runner:
         self._book.drop_profiles(used | {known.number for known in self._known.values()})
 
     def close(self, *, finished: bool) -> None:
-        """Leave the launcher; what runs goes on."""
+        """Disconnect from the launcher; running attempts go on."""
         self._executor.close(finished=finished)
 
 
 def _end_of(entry: Entry, report: Report) -> End:
-    """The end of an attempt, as the server hears of it."""
+    """The message to the server for an attempt that ended."""
     match report:
         case Withdrawn():
             return End(token=entry.token, kind="withdrawn", at=report.at)

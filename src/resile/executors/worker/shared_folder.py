@@ -1,9 +1,9 @@
-"""A folder for output that a worker and its server both see: the worker writes there, and sends nothing.
+"""An output folder that a worker and its server both see: the worker writes output there and sends none.
 
-    DIR/.resile-worker-MARK              there while the worker lives; a server that finds it sees this very folder
+    DIR/.resile-worker-MARK              exists while the worker lives; a server that finds it sees the same folder
     DIR/RUN-EPOCH/TOKEN/launcher/        the output of one attempt
 
-The folder of the run's epoch, at the server, has links to these files (executors/shared/worker_output.py).
+At the server, the folder of the run's epoch has links to these files (executors/shared/worker_output.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from resile.model.folders import claim_folder, create_file
 
 
 def share(folder: str, mark: str) -> SharedFolder:
-    """Create the folder, for its owner only, with this mark by which the server knows it; raises ResileError."""
+    """Create the folder, for its owner only, and in it the file by which the server recognizes it.
+
+    Raises ResileError if that fails.
+    """
     path = os.path.realpath(folder)
     told = SharedFolder(path, mark)
     try:
@@ -32,13 +35,13 @@ def share(folder: str, mark: str) -> SharedFolder:
 
 
 def unshare(told: SharedFolder) -> None:
-    """Remove the mark of a worker that ends; the output stays."""
+    """Remove the mark file of a worker that ends; the output stays."""
     with suppress(OSError):
         os.unlink(_mark(told))
 
 
 def find_shared(told: SharedFolder) -> str:
-    """The folder that a worker names, as this server sees it; raises ResileError where it does not see it."""
+    """The real path of a worker's shared folder; raises ResileError if this server does not see the folder."""
     try:
         is_there = stat.S_ISREG(os.lstat(_mark(told)).st_mode)
         why = "there is another folder at this path"
@@ -57,7 +60,7 @@ def attempt_folder(shared_output: str, run: int, epoch: int, token: str) -> str:
 
 
 def drop_empty(folder: str) -> None:
-    """Remove the folder of an attempt if it is empty or missing, and then that of its run if it is empty."""
+    """Remove the folder of an attempt if it is empty, and then the folder of its run if that is empty."""
     with suppress(FileNotFoundError, OSError):
         os.rmdir(os.path.join(folder, wire.FOLDER))
         os.rmdir(folder)
@@ -66,9 +69,9 @@ def drop_empty(folder: str) -> None:
 
 
 def shared_folders(folder: str) -> list[str]:
-    """The attempt folders to which links in the folder of a run lead.
+    """The attempt folders in shared outputs that links in the folder of a run point to.
 
-    The name of a link contains the token of its attempt. A target whose folder has another name is no attempt folder.
+    The name of a link contains the token of its attempt, and so must the path of its target; other links are ignored.
     """
     found: dict[str, None] = {}
     for place, _, names in os.walk(folder):

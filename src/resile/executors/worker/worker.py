@@ -1,10 +1,10 @@
 """A worker: its main thread runs attempts, one thread claims them, one reports them.
 
-    claim --> inbox --> runner --> book --> report --> recorded: forgotten
+    claim --> inbox --> runner --> book --> report --> the server has recorded the end: the worker drops the attempt
 
-A server that does not answer is called again; meanwhile attempts go on and what there is to report stays in the book.
-One that does not know this worker any more says which attempts are still its own: the others are ended, and only then
-is anything claimed again.
+If the server does not answer, the worker calls again; meanwhile attempts go on, and the book keeps what the worker must
+report. If the server no longer knows the worker, the worker registers again. The server then says which attempts the
+worker no longer owns; the worker ends those before it claims any more.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from resile.executors.worker.shared_folder import share, unshare
 
 CALL_SECONDS_MAX = 30.0
 CLAIM_SECONDS = 20.0
-# Output is looked for this often, and a word is due after this time at the latest.
+# How often the worker looks for new output, and how long it may be silent before it sends a heartbeat.
 LOOK_SECONDS, BEAT_SECONDS = 0.5, 4.0
 AWAY_SECONDS_MAX = 2.0
-# While more attempts wait here than run, it looks at its launcher, and reports, only so often.
+# While attempts queue for its slots, the worker pauses this long before it reads the launcher, and before it reports.
 GATHER_SECONDS, REPORT_SECONDS = 0.002, 0.01
-# After its steps have ended a worker that stops tries so long to deliver their ends.
+# How long a worker that stops tries to deliver the ends of its steps to a server that does not answer.
 DELIVER_SECONDS_MAX = 30.0
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
-    """The options of `resile worker`, as they are used."""
+    """The options of `resile worker`, with their defaults filled in."""
 
     server: str
     token: str
@@ -58,7 +58,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """One worker from its start to its end."""
+    """One worker process, from its start to its end."""
 
     def __init__(self, settings: WorkerSettings, env: dict[bytes, bytes]) -> None:
         self._settings = settings
@@ -66,7 +66,7 @@ class Worker:
         self._shared = share(settings.shared_output, self._book.read_mark()) if settings.shared_output else None
         self._runner = Runner(self._book, settings.slots, env, self._shared.path if self._shared else "")
         self._id = self._book.read_id()
-        # Guards the book, the inbox and all below; notified at every change.
+        # Guards the book and all attributes below; a thread that changes any of them notifies the others.
         self._changed = Condition()
         self._inbox: list[Grant] = []
         self._is_registered = False
@@ -82,10 +82,10 @@ class Worker:
         self._connections = [Connection(settings.server, settings.token) for _ in range(2)]
 
     def run(self) -> int:
-        """Work until there is nothing more to do; return the exit code."""
+        """Work until the worker has drained, has been idle for too long, or gives up; return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        # Before there are threads: two that meet a type for the first time at once crash msgspec.
+        # Before any thread starts: msgspec crashes if two threads use a type for the first time at the same moment.
         for kind in (Grant, Problem, Welcome, Word):
             Decoder(kind)
         talks = [
@@ -117,7 +117,7 @@ class Worker:
     # --- the main thread
 
     def _work(self) -> int:
-        """Run attempts until the worker is to stop and has nothing left."""
+        """Run attempts until the worker must stop and holds none; return the exit code."""
         poll = select.poll()
         poll.register(self._runner.fileno(), select.POLLIN)
         poll.register(self._wakeup, select.POLLIN)
@@ -135,7 +135,7 @@ class Worker:
                 if code is not None:
                     return code
             if has_reserve:
-                # The slots are busy: what happens in the next moment is one round's work.
+                # The slots are busy: handle all that ends within this pause in one round.
                 time.sleep(GATHER_SECONDS)
             if now - dropped_at > BEAT_SECONDS:
                 dropped_at = now
@@ -146,7 +146,7 @@ class Worker:
                 os.eventfd_read(self._wakeup)
 
     def _go_round(self) -> None:
-        """Start what was claimed, end what is to end, note what became of the rest."""
+        """Start claimed attempts, end those that the server or a signal says, and read the launcher's reports."""
         inbox, self._inbox = self._inbox, []
         for grant in inbox:
             self._runner.start(grant.attempts, grant.profiles)
@@ -165,7 +165,7 @@ class Worker:
             self._changed.notify_all()
 
     def _has_reserve(self) -> bool:
-        """Does the worker have more to run than its slots take now?"""
+        """Does the worker hold more than twice as many unfinished attempts as it has slots?"""
         return len(self._runner.unfinished) > 2 * self._settings.slots
 
     def _is_idle(self, seconds: float) -> bool:
@@ -173,7 +173,7 @@ class Worker:
         return longest is not None and seconds >= longest
 
     def _give_up(self, now: float) -> int | None:
-        """The exit code of a worker that stops and can't deliver its last ends; None while it goes on."""
+        """The exit code of a worker that drains but can't deliver its last ends; None while it goes on."""
         live = any(entry.end is None for entry in self._book.entries.values())
         if not self._is_draining or live or self._away_since is None:
             return None
@@ -196,7 +196,7 @@ class Worker:
     # --- the threads that talk
 
     def _guard(self, talk: object) -> None:
-        """Talk until the worker ends, or the server refuses it."""
+        """Run `talk` until the worker ends; if the server refuses the worker, keep the error and drain."""
         assert callable(talk)
         try:
             talk()
@@ -219,7 +219,7 @@ class Worker:
         connection = self._connections[0]
         while True:
             with self._changed:
-                # What is not its own any more ends first.
+                # First end the attempts that the worker no longer owns, and start those that it has claimed.
                 while any(entry.is_gone for entry in self._book.entries.values()) or self._inbox:
                     self._changed.wait(LOOK_SECONDS)
                 if self._is_draining or self._is_over:
@@ -252,12 +252,12 @@ class Worker:
                 self._wake()
 
     def _report(self) -> None:
-        """Report what is new; at least a sign of life."""
+        """Send reports to the server, or a heartbeat if there is nothing to report."""
         pause, last_at = 0.1, 0.0
         connection = self._connections[1]
         while True:
             if self._has_reserve():
-                # The server need not hear of each attempt at once: it will not be asked for more yet.
+                # Reports may wait: the worker does not need more attempts yet.
                 time.sleep(REPORT_SECONDS)
             with self._changed:
                 told = gather(self._book, time.monotonic())
@@ -283,7 +283,7 @@ class Worker:
                 with self._changed:
                     self._note_unknown(registration)
                     if self._is_draining and not self._is_registered:
-                        # The thread that claims has ended.
+                        # The claiming thread, which registers otherwise, has ended.
                         self._register_soon(connection)
                 continue
             pause, last_at = 0.1, time.monotonic()
@@ -293,7 +293,7 @@ class Worker:
                 self._wake()
 
     def _beat_seconds(self) -> float:
-        """How long the server may hear nothing: while ends wait to be recorded, not long."""
+        """The longest silence before a heartbeat; short while a draining worker waits for its ends to be recorded."""
         waits = self._is_draining and any(entry.end_sent_at for entry in self._book.entries.values())
         return 0.1 if waits else BEAT_SECONDS
 
@@ -301,14 +301,14 @@ class Worker:
         return min(LOOK_SECONDS, self._beat_seconds())
 
     def _register_soon(self, connection: Connection) -> None:
-        """Register, unless the server does not answer."""
+        """Try once to register; if the server does not answer, note that."""
         try:
             self._register(connection)
         except (Away, Unknown) as problem:
             self._note_away(problem)
 
     def _register(self, connection: Connection) -> None:
-        """Tell the server who this is and what it holds; end what is not its own any more."""
+        """Introduce the worker to the server, with the attempts that it holds; mark those that it no longer owns."""
         own = self._settings
         with self._changed:
             told = Introduction(
@@ -341,7 +341,7 @@ class Worker:
             self._is_registered = False
 
     def _note_away(self, problem: Exception) -> None:
-        """The server does not answer."""
+        """Note, and log once, that the server does not answer."""
         with self._changed:
             if self._away_since is None:
                 self._away_since = time.monotonic()
@@ -349,7 +349,7 @@ class Worker:
                 self._wake()
 
     def _hear(self, word: Word) -> None:
-        """Do what the server says."""
+        """Note the server's orders in the book, and drain if it says so."""
         self._away_since = None
         entries = self._book.entries
         for token in word.kill:
@@ -370,6 +370,6 @@ class Worker:
 
 
 def _say(text: str) -> None:
-    """Write a line of the log."""
+    """Write a line of the worker's log to standard error."""
     sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
     sys.stderr.flush()
