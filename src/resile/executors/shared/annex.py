@@ -1,6 +1,6 @@
-"""The launcher of another server of this machine that has ended, while attempts run in it that this one took over.
+"""Annexes: launchers of servers of this machine that have ended; this server has taken over their attempts.
 
-It starts nothing: its slots are those of this server, so that what runs there counts here too.
+An annex starts nothing. Each attempt that runs in it takes a slot of this server.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from resile.executors.shared.places import Room
 
 
 class Locked(Protocol):
-    """The folder of a server, which no other can take meanwhile."""
+    """The locked folder of a server: no other server can lock it before `close`."""
 
     path: str
 
     def close(self) -> None:
-        """Leave it to the next server."""
+        """Unlock it for the next server."""
 
 
 class Annex(LocalPlace):
-    """A launcher that this server watches and does not use."""
+    """A launcher whose attempts this server watches, and in which it starts none."""
 
     def __init__(self, folder: Locked, executor: ServerExecutor, local: LocalPlace, clock_shift: float) -> None:
-        """Its attempts count as those of `local`; its clock is ahead of that of the hub."""
+        """Its attempts take slots of `local`; its clock is `clock_shift` seconds ahead of the hub's."""
         super().__init__(executor, 0, frozenset(), Room(0.0, 0))
         self.folder = folder
         self.clock_shift = clock_shift
         self._local = local
 
     def take_slot(self) -> None:
-        """One more attempt runs on this machine."""
+        """Count one more attempt on this machine."""
         self._local.take_slot()
 
     def free_slot(self) -> None:
-        """One attempt less runs on this machine."""
+        """Count one attempt less on this machine."""
         self._local.free_slot()
 
     def is_done(self) -> bool:
-        """Is there nothing left to watch, and everything recorded?"""
+        """Have all its attempts ended, and have the engines recorded that?"""
         return self.is_recorded() and not self.executor.has_attempts()
 
     def close(self) -> None:
-        """Leave the launcher; one without attempts ends."""
+        """Disconnect from the launcher, which then exits if it has no attempts; unlock its folder."""
         finished = self.is_done()
         if finished:
             self.executor.acknowledge_to(self.executor.reported_bytes)

@@ -3,7 +3,7 @@
     the folder of the epoch names the servers that drove the run --> one has ended, and a step of the run is open there
     --> lock its folder, so that no other server takes it --> its launcher is an annex of this hub
 
-A launcher that another living server has, or that does not run, is left alone: its records say what there is to know.
+If another living server has the launcher, or the launcher does not run, this server only reads its records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from resile.executors.shared.open_hub import ServerFolder, open_executor
 
 
 def enter_annexes(hub: Hub, folder: str, profile: int) -> dict[str, Records]:
-    """Watch the launchers of ended servers in which attempts of this epoch are open; their folders and records."""
+    """Watch the launchers of ended servers in which attempts of this epoch are open.
+
+    Return the folders of these servers, each with the state of its records.
+    """
     known = {annex.folder.path: annex for annex in hub.annexes}
     found: dict[str, Records] = {}
     for server, number in servers_of(folder, (hub.server,)).items():
@@ -35,7 +38,7 @@ def enter_annexes(hub: Hub, folder: str, profile: int) -> dict[str, Records]:
 
 
 def _has_open(server: str, profile: int) -> bool:
-    """Is an attempt of this profile open in a launcher that lives, and that would answer?"""
+    """Is an attempt of this profile open in a launcher that lives and is not stopped?"""
     for spooled in SharedRecords({server: profile}).attempts.values():
         if spooled.end is None and is_alive(spooled.author):
             launcher = processes.read_process(spooled.author.pid)
@@ -44,7 +47,7 @@ def _has_open(server: str, profile: int) -> bool:
 
 
 def _enter(hub: Hub, server: str) -> Annex | None:
-    """Take over the launcher in this folder of a server, if that has ended."""
+    """Take over the launcher in this server's folder; None if the server lives or the launcher can't be opened."""
     with suppress(OSError):
         folder = ServerFolder.lock(server)
         if folder is None:

@@ -1,10 +1,10 @@
-"""The hub: which ready attempt of which run gets the next free slot, and where.
+"""The hub decides which ready attempt of which run gets the next free slot, and in which place.
 
     views (one for each run) --ready--> hub --assign--> places (this machine, workers)
 
 A run with a higher priority comes first; then the run with the fewest attempts in places; then the one that has waited
-longest for a slot, so that no run starves. An attempt goes to a place that has its labels and room for it; one without
-such a place waits, and lets others pass.
+longest for a slot, so that no run starves. An attempt goes to a place that has its labels and room for it. While there
+is no such place, the attempt waits and the hub starts attempts behind it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from resile.executors.shared.annex import Annex
 from resile.executors.shared.local_place import LocalPlace, release
 from resile.executors.shared.places import Key, Mark, Place, View, WorkerBook, leave
 
-# So long the launcher keeps the reports of a view that closed before its engine had recorded them.
+# How long the launcher keeps reports whose view closed before its engine had recorded them.
 LINGER_SECONDS = 60.0
-# How many attempts of a run the hub looks at for one that fits somewhere.
+# The hub looks for a place for this many ready attempts of a run, in order, before it tries the next run.
 LOOKED_AT_MAX = 64
 
 
@@ -32,18 +32,18 @@ class Hub:
     """All views and all places of one server; one thread uses it."""
 
     def __init__(self, local: LocalPlace, server: str, clock_offset: float, fence: str) -> None:
-        """`server` is the folder with the launcher's files; the launcher's times have this offset.
+        """`server` is the server's folder, which has the launcher's files; `clock_offset` is the launcher's.
 
-        The fences of new runs are names of the file `fence`.
+        The fences of new runs are hard links to the file `fence`.
         """
         self.fence = fence
         self.local = local
         self.server = server
-        # The folder for the output of all runs, as it is in open_hub.py.
+        # The folder for the output of all runs; open_hub.py draws how the server's folder lies in it.
         self.output = os.path.dirname(os.path.dirname(server))
         self.clock_offset = clock_offset
         self.places: list[Place] = [local]
-        # Launchers of servers that have ended, while attempts of theirs run.
+        # The launchers of ended servers whose attempts this hub watches.
         self.annexes: list[Annex] = []
         self.workers: WorkerBook | None = None
         self.views: dict[int, View] = {}
@@ -59,7 +59,7 @@ class Hub:
         self._epoll.register(local.executor.fileno(), select.EPOLLIN)
 
     def fileno(self) -> int:
-        """Readable when a launcher of this machine has something to tell."""
+        """The descriptor that becomes readable when a launcher of this machine has a report."""
         return self._epoll.fileno()
 
     def executors(self) -> list[ServerExecutor]:
@@ -72,7 +72,7 @@ class Hub:
         self._epoll.register(annex.executor.fileno(), select.EPOLLIN)
 
     def close_annexes(self, *, all_of_them: bool = False) -> None:
-        """Leave the launchers of other servers in which nothing is left to watch."""
+        """Close the annexes whose attempts have all ended, or `all_of_them`."""
         for annex in list(self.annexes):
             if all_of_them or annex.is_done():
                 self.annexes.remove(annex)
@@ -80,7 +80,7 @@ class Hub:
                 annex.close()
 
     def add(self, view: View, *, is_new: bool) -> None:
-        """Serve a run from now on; of a new one no worker has anything."""
+        """Serve a run from now on; unless it is new, ask which of its attempts the workers have."""
         self.views[view.profile] = view
         self._by_run[run_of(view.profile)] = view
         self.profiles.add(view.profile)
@@ -88,7 +88,7 @@ class Hub:
             self.workers.open_run(view)
 
     def close_view(self, view: View, marks: list[Mark]) -> None:
-        """Serve a run no more; what its engine did not record stays with the launcher for a while."""
+        """Stop serving a run; the launcher keeps reports that its engine has not recorded for LINGER_SECONDS."""
         if self.views.get(view.profile) is view:
             del self.views[view.profile]
             self._by_run.pop(run_of(view.profile), None)
@@ -99,7 +99,7 @@ class Hub:
             self._lingering.append((boot_seconds() + LINGER_SECONDS, marks))
 
     def collect(self, now: float) -> set[int]:
-        """Take the reports of this machine's launcher; return the runs that have some to read."""
+        """Pass the reports of this machine's launchers on to the views; return the runs whose engines have reports."""
         self.local.collect(self.views.get)
         for annex in self.annexes:
             annex.collect(self.views.get)
@@ -109,7 +109,7 @@ class Hub:
         return {run_of(profile) for profile in profiles}
 
     def rank(self, view: View) -> None:
-        """Give a run its place in the order for the next slot."""
+        """Put a run into the order for the next slot, if it has ready attempts and may start one more."""
         if not view.ready or view.closed or len(view.placed) >= view.parallel:
             return
         if view.entry is None:
@@ -122,7 +122,7 @@ class Hub:
         heapq.heappush(self._order, entry)
 
     def assign(self) -> None:
-        """Start ready attempts while there are free slots for them."""
+        """Start ready attempts, while places have free slots for them."""
         passed: list[View] = []
         while self._order and any(place.has_slot() for place in self.places):
             entry = heapq.heappop(self._order)
@@ -139,13 +139,13 @@ class Hub:
             view.place(*found)
             self.rank(view)
         for view in passed:
-            # It has waited all the time.
+            # It keeps its old rank: it has not stopped waiting.
             self._push(view)
         for place in self.places:
             place.flush()
 
     def _find_place(self, view: View) -> tuple[Key, Place] | None:
-        """The first attempt of a run for which there is a place."""
+        """The first ready attempt of a run for which there is a place, with that place."""
         for number, (key, launch) in enumerate(view.ready.items()):
             if number == LOOKED_AT_MAX:
                 break
@@ -155,34 +155,34 @@ class Hub:
         return None
 
     def descriptors_of(self, run: int, executor: Executor) -> list[int]:
-        """What else than the launcher of this hub reports for a run: functions, or launchers that others left."""
+        """The descriptors that the host must poll for a run besides the hub's: of functions, of a former launcher."""
         view = self._by_run.get(run)
         if view is None:
-            # Its attempts run on blocks of its own.
+            # A run without a view has an executor of its own: its attempts run on blocks.
             return [executor.fileno()]
         found = [] if view.former is None else [view.former.fileno()]
         return found if id(view) == id(executor) else [*found, executor.fileno()]
 
     def abandon(self, run: int) -> None:
-        """Another engine has this run: end what this one started."""
+        """End the attempts that this server started of a run, because another engine has the run now."""
         if run in self._by_run:
             self._by_run[run].abandon()
 
     def recorded_runs(self) -> set[int]:
-        """The runs of attempts that the launcher recorded for an earlier host, and for which no engine has asked."""
+        """The runs of which an earlier host left records of attempts that no engine has asked for yet."""
         return {run_of(narrow(job)[0]) for job in self._recorded_jobs()}
 
     def _recorded_jobs(self) -> set[int]:
         return {job for executor in self.executors() for job, _ in executor.spooled_keys()}
 
     def forget_records(self, run: int) -> None:
-        """Forget what the launcher recorded for an earlier host of this run."""
+        """Forget the records that an earlier host left of this run's attempts."""
         jobs = {job for job in self._recorded_jobs() if run_of(narrow(job)[0]) == run}
         for executor in self.executors():
             executor.drop_spooled(jobs)
 
     def end_records(self, run: int) -> None:
-        """End what an earlier host left running of a run that another server has by now."""
+        """End the attempts that an earlier host left running, because another server has their run now."""
         for executor in self.executors():
             keys = {key: True for key in executor.spooled_keys() if run_of(narrow(key[0])[0]) == run}
             executor.find(keys)
@@ -190,17 +190,17 @@ class Hub:
                 executor.kill(*key)
 
     def close(self) -> None:
-        """Leave the launchers to the next host."""
+        """Disconnect from the launchers, which the next host may take over."""
         self.close_annexes(all_of_them=True)
         self._epoll.close()
         self.local.executor.close()
 
     def waiting_count(self) -> int:
-        """How many attempts wait for a slot."""
+        """The number of attempts that wait for a slot."""
         return sum([len(view.ready) for view in self.views.values()])
 
     def running_count(self) -> int:
-        """How many attempts are in places."""
+        """The number of attempts that are in places."""
         return sum([len(view.placed) for view in self.views.values()])
 
 

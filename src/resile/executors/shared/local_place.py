@@ -2,9 +2,9 @@
 
     start --> ServerExecutor --> launcher          collect: reports --> the views of their runs
 
-A launcher line is acknowledged once every run that it was about has recorded what it read. While attempts are short,
-some wait in the launcher for each slot, so that a slot never waits for the host; these few milliseconds take nothing
-from other runs. Longer ones are given out one for each free slot.
+The place acknowledges the launcher's lines up to a mark once all runs with reports before it have recorded them. While
+attempts are short, it queues some in the launcher for each slot, so that no slot waits for the host; they delay other
+runs by a few milliseconds at most. Of longer attempts it gives the launcher one for each free slot.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from resile.executors.local.shared_records import narrow, widen
 from resile.executors.shared.places import Mark, Room, View
 
 SHORT_SECONDS = 0.05
-# The attempts that wait in the launcher take no longer than this together, and are no more than these for each slot.
+# For each slot the launcher queues attempts for at most this many seconds, by their mean duration, and at most so many.
 AHEAD_SECONDS, AHEAD_MAX = 0.02, 8
 GATHER_SECONDS = 0.002
-# How much the newest attempt counts in the mean of their durations.
+# The weight of the newest attempt in the moving mean of their durations.
 NEWEST = 0.1
 
 
@@ -39,24 +39,24 @@ class LocalPlace:
         self.labels = labels
         self.room = room
         self.in_use = 0
-        # What the clock of its launcher is ahead of that of the hub.
+        # How far the launcher's clock is ahead of the hub's, in seconds.
         self.clock_shift = 0.0
         self._new: list[Launch] = []
         self._marks: deque[Mark] = deque()
         self._mean_seconds = 1.0
 
     def has_slot(self) -> bool:
-        """Is a slot free, or about to be?"""
+        """Is a slot free, or may one more attempt queue in the launcher?"""
         return self.in_use < self.slots * (1 + self._ahead())
 
     def _ahead(self) -> int:
-        """How many attempts may wait in the launcher for each slot: as many as it runs in a moment."""
+        """The number of attempts that may queue in the launcher for each slot: as many as run in AHEAD_SECONDS."""
         if self._mean_seconds >= SHORT_SECONDS:
             return 0
         return max(1, min(AHEAD_MAX, int(AHEAD_SECONDS / max(self._mean_seconds, 1e-6))))
 
     def gather(self) -> None:
-        """While no slot can be empty soon, wait a moment: what is reported in it is one round's work for the host."""
+        """If the launcher's queue is long, wait a moment, so that the host handles more reports in one round."""
         if self.in_use >= 2 * self.slots > 0:
             time.sleep(GATHER_SECONDS)
 
@@ -66,7 +66,7 @@ class LocalPlace:
         self._new.append(replace(launch, job=widen(profile, launch.job), after=()))
 
     def take_slot(self) -> None:
-        """One more attempt is here."""
+        """Count one more attempt on this machine."""
         self.in_use += 1
 
     def free_slot(self) -> None:
@@ -113,7 +113,7 @@ class LocalPlace:
 
 
 def release(marks: Sequence[Mark]) -> None:
-    """A view has recorded everything up to these marks."""
+    """Note that a view has recorded everything up to these marks."""
     for mark in marks:
         mark.views -= 1
     for place in {mark.place for mark in marks}:

@@ -2,11 +2,11 @@
 
     OUTPUT/servers/MACHINE-N/   one server on this machine; it holds the lock in it while it lives
         lock, clock, engine-N.fence, launcher/
-        pointer, runs.fence     files of which new runs have names of their own
+        pointer, runs.fence     files to which new runs get hard links
 
-The next server on the machine takes the folder of one that has ended, and with it the launcher and the steps that still
-run there; a server that lives watches the steps of the runs that it takes over (enter_annex.py). The offset of the
-launcher's clock is kept in the folder, so that it is the same for all servers of one boot.
+When a server starts, it takes the first folder of its machine that no living server has, and with it the launcher and
+the steps that still run there. If a living server takes over a run, it watches the run's steps in launchers of ended
+servers (enter_annex.py). The file `clock` keeps the offset of the launcher's clock, the same for all servers of a boot.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ FOLDER = "servers"
 
 
 class ServerFolder:
-    """The folder of one living server, or of one that has ended and whose launcher a living one watches."""
+    """The locked folder of a living server, or of an ended server whose launcher a living one watches."""
 
     def __init__(self, path: str, lock: int) -> None:
-        """`lock` is the descriptor by which it is locked."""
+        """`lock` is the descriptor that holds the lock."""
         self.path = path
         self._lock = lock
 
     @classmethod
     def take(cls, output: str) -> ServerFolder:
-        """The first folder of this machine that no server has."""
+        """Lock the first folder of this machine that no living server has."""
         for number in count():
             path = os.path.join(os.path.abspath(output), FOLDER, f"{_machine()}-{number}")
             make_folder(path)
@@ -49,7 +49,7 @@ class ServerFolder:
 
     @classmethod
     def lock(cls, path: str) -> ServerFolder | None:
-        """A folder, unless a living server has it."""
+        """Lock this folder; None if a living server has it."""
         lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,7 +81,7 @@ class ServerFolder:
         return measured
 
     def close(self) -> None:
-        """Leave the folder to the next server."""
+        """Unlock the folder for the next server."""
         os.close(self._lock)
 
 
@@ -90,7 +90,7 @@ def _machine() -> str:
 
 
 def open_executor(folder: ServerFolder, slots: int, *, starts: bool = True) -> ServerExecutor:
-    """The launcher of the server with this folder; unless it `starts` attempts it only watches those that run."""
+    """Open the executor of a server's launcher; without `starts` it only watches attempts that run already."""
     return ServerExecutor(
         folder.path,
         slots=slots,
@@ -104,9 +104,9 @@ def open_executor(folder: ServerFolder, slots: int, *, starts: bool = True) -> S
 
 
 def open_hub(folder: ServerFolder, slots: int, labels: frozenset[str], room: Room) -> Hub:
-    """The hub with the slots of this machine; 0 slots start nothing here.
+    """Open the hub with the slots of this machine; with 0 slots it starts nothing here.
 
-    It has a launcher all the same, whose records show the next server that nothing was started.
+    Even then it has a launcher, whose records prove to the next server that nothing was started.
     """
     executor = open_executor(folder, max(1, slots))
     return Hub(
@@ -115,7 +115,7 @@ def open_hub(folder: ServerFolder, slots: int, labels: frozenset[str], room: Roo
 
 
 def _make_shared_fence(folder: str) -> str:
-    """A new file for the fences of this server's runs: it is open, whatever became of the one before."""
+    """Make a new, open file for the fences of this server's runs; fences of earlier runs keep the old file."""
     path = os.path.join(folder, "runs.fence")
     with suppress(FileNotFoundError):
         os.unlink(path)

@@ -1,4 +1,4 @@
-"""Opens the view of a run: tells the launcher what its attempts share, and looks for what others left of it."""
+"""Opens the view of a run: sends the launcher the run's settings, and finds attempts that earlier engines left."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def open_view(
     secrets: Sequence[bytes],
     clock_offset: float,
 ) -> RunView:
-    """The view of the run with this epoch folder; for the arguments see LocalExecutor. A new run had no engine yet."""
+    """Open the view of the run with this epoch folder; for the arguments see LocalExecutor.
+
+    `is_new` says that the run had no engine before, so no records of it exist.
+    """
     folder, server, profile = os.path.abspath(folder), hub.server, profile_of(run, epoch)
     was_here = not is_new and server in servers_of(folder)
     annexed = {} if is_new else enter_annexes(hub, folder, profile)
@@ -84,7 +87,7 @@ def _is_below(directory: bytes, folder: str) -> bool:
 
 
 def _has_spools(folder: str) -> bool:
-    """Has a launcher of the run alone left records?"""
+    """Has a launcher that served only this run left records?"""
     try:
         return any(name.endswith(SUFFIX) for name in os.listdir(os.path.join(folder, wire.FOLDER)))
     except FileNotFoundError:

@@ -1,6 +1,7 @@
-"""Places that run attempts of many runs: the slots of this machine, and workers; and what they know of a run.
+"""The contract of places, which run attempts of many runs: the slots of this machine, and workers.
 
-A place has labels, and room: slots, CPUs, memory, GPUs. The hub gives it an attempt only if both are there.
+A place has labels, free slots, and room: CPUs, memory, GPUs. The hub gives a place only attempts whose labels it has,
+and for which it has a slot and room. `View` is how the hub and the places see a run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Key = tuple[int, int]
 
 
 class Place(Protocol):
-    """Runs attempts of many runs. It reports what becomes of them to the views of the runs (view.py)."""
+    """Runs attempts of many runs, and reports their starts and ends to the views of the runs (view.py)."""
 
     name: str
     """The name of a worker; empty for the server's own slots."""
@@ -34,7 +35,7 @@ class Place(Protocol):
         """Start an attempt of the run with this profile; `flush` sends it."""
 
     def flush(self) -> None:
-        """Send what was started since the last call."""
+        """Send the attempts that `start` collected since the last call."""
 
     def kill(self, profile: int, job: int, attempt: int) -> None:
         """End an attempt, or withdraw one that has not started."""
@@ -44,17 +45,17 @@ class LauncherPlace(Place, Protocol):
     """A place that is a launcher of this machine."""
 
     def take_slot(self) -> None:
-        """An attempt that was there before is known now."""
+        """Count an attempt that was found running here."""
 
     def free_slot(self) -> None:
-        """An attempt is over."""
+        """Count an attempt that has ended."""
 
     def acknowledge(self) -> None:
         """Let the launcher forget what all views have recorded."""
 
 
 class Room:
-    """What a place has besides its slots, and how much of it is taken."""
+    """The CPUs, memory and GPUs of a place: all of them (`whole`), and what attempts have left free."""
 
     def __init__(self, cpus: float, memory_bytes: int, gpus: Iterable[str] = ()) -> None:
         self.whole = Share(cpus, memory_bytes, len(tuple(gpus)))
@@ -63,13 +64,13 @@ class Room:
         self.gpus = list(gpus)
 
     def fits(self, share: Share) -> bool:
-        """Is there room for this?"""
+        """Is this share free?"""
         # A share of a CPU is a float: allow for the rounding of sums.
         fits_cpus = share.cpus <= self.cpus + 1e-9
         return fits_cpus and share.memory_bytes <= self.memory_bytes and share.gpus <= len(self.gpus)
 
     def take(self, share: Share) -> tuple[str, ...]:
-        """Take this; return the names of the GPUs."""
+        """Take this share for an attempt; return the names of its GPUs."""
         self.cpus -= share.cpus
         self.memory_bytes -= share.memory_bytes
         gpus = tuple(self.gpus[: share.gpus])
@@ -77,20 +78,20 @@ class Room:
         return gpus
 
     def take_again(self, share: Share, gpus: Iterable[str]) -> None:
-        """Take what an attempt has that was here before."""
+        """Take the share and the GPUs of an attempt that already runs here."""
         self.cpus -= share.cpus
         self.memory_bytes -= share.memory_bytes
         self.gpus = [name for name in self.gpus if name not in set(gpus)]
 
     def give_back(self, share: Share, gpus: Iterable[str]) -> None:
-        """Give back what was taken."""
+        """Give back the share and the GPUs of an attempt."""
         self.cpus += share.cpus
         self.memory_bytes += share.memory_bytes
         self.gpus.extend(gpus)
 
 
 class Mark:
-    """So much of what the launcher sent has been passed on, to so many views that have not recorded it."""
+    """A position in the launcher's lines; `views` counts the views that have reports up to it and must record them."""
 
     __slots__ = ("place", "reported_bytes", "views")
 
@@ -101,7 +102,7 @@ class Mark:
 
 
 class Placed:
-    """An attempt in a place, and what it takes there; `launcher` is the place where that is one of this machine."""
+    """An attempt in a place, and its share of it; `launcher` is the place too if that is a launcher of this machine."""
 
     __slots__ = ("gpus", "launcher", "place", "share", "started")
 
@@ -121,14 +122,14 @@ class Placed:
 
 
 def leave(placed: Placed) -> None:
-    """Give back what an attempt had in its place."""
+    """Give back an attempt's share of its place, and its slot if the place is a launcher."""
     placed.place.room.give_back(placed.share, placed.gpus)
     if placed.launcher is not None:
         placed.launcher.free_slot()
 
 
 class Surroundings(Struct, frozen=True, gc=False):
-    """What the attempts of a run share; `own_directory`: the server made the directory for the run."""
+    """The settings that the attempts of a run share; `own_directory`: the server made the directory for the run."""
 
     directory: bytes
     own_directory: bool
@@ -137,17 +138,17 @@ class Surroundings(Struct, frozen=True, gc=False):
 
 
 class WorkerBook(Protocol):
-    """What the workers of a server have; claims in the store say so."""
+    """Knows, by the claims in the store, which attempts the workers of a server have."""
 
     def open_run(self, view: View) -> None:
-        """This server begins to drive a run: know what workers have of it."""
+        """Look up which attempts of a run workers have, because this server begins to drive it."""
 
     def find(self, view: View, attempts: Mapping[Key, bool]) -> set[Key]:
-        """Of these attempts those that workers have; their workers will tell what became of them."""
+        """Return which of these attempts workers have; those workers will report how they ended."""
 
 
 class View(Protocol):
-    """One run, as the hub and the places see it; `waiting_since` and `entry` are the hub's."""
+    """One run, as the hub and the places see it; only the hub uses `waiting_since` and `entry`."""
 
     profile: int
     folder: str
@@ -166,10 +167,10 @@ class View(Protocol):
         """Start a ready attempt in a place."""
 
     def abandon(self) -> None:
-        """Another engine has the run: end what this one started."""
+        """End the attempts that this engine started, because another engine has the run now."""
 
     def deliver(self, report: Report, mark: Mark | None = None, recorded: Callable[[], None] | None = None) -> None:
-        """A place reports what became of an attempt, by the run's own numbers and clock.
+        """Take a place's report of an attempt, with the run's own numbers and clock.
 
-        `recorded` is called once the engine has recorded it.
+        The view calls `recorded` once the engine has recorded the report.
         """

@@ -1,7 +1,7 @@
-"""What one run sees of the places that all runs share: an executor of its own.
+"""The view of one run: its executor, by which its engine uses the places that all runs share.
 
 start --> ready --hub--> a place --> deliver --> reports
-find  --> the launcher of the server; or what a command line, or another server, left in the folder of the epoch
+find  --> workers; the server's launcher and annexes; records that other engines left in the folder of the epoch
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RunView(SegmentReader):
         records: Records,
         surroundings: Surroundings,
     ) -> None:
-        """`former` has what others than this server left of the run, if there is anything."""
+        """`former` watches attempts that a command line or another server left of the run, if there are any."""
         super().__init__(folder)
         self.profile = profile
         self.folder = folder
@@ -54,24 +54,24 @@ class RunView(SegmentReader):
         self.records = records
         self.ready: dict[Key, Launch] = {}
         self.placed: dict[Key, Placed] = {}
-        # Since when it has waited for a slot, and its place in the hub's order; both are the hub's.
+        # Only the hub uses these: since when the run has waited for a slot, and its entry in the order.
         self.waiting_since = 0
         self.entry: object = None
         self.clock_shift = clock_offset - hub.clock_offset
         self.former = former
-        # Attempts that others than this server started on this machine.
+        # The attempts that `former` found running on this machine.
         self._former_running: set[Key] = set()
         self._hub = hub
         self._fence = fence
         self._clock_offset = clock_offset
         self._reports: list[Report] = []
-        # What the engine has taken since it last recorded all.
+        # The reports that the engine has taken and not yet acknowledged.
         self._taken: list[list[Report]] = []
         self._not_started = 0
-        # Marks of the launcher's lines that the engine has not taken, and that it has not recorded.
+        # Marks of the launcher's lines: those whose reports the engine has not taken, and those it has not recorded.
         self._new_marks: list[Mark] = []
         self._marks: list[Mark] = []
-        # Whom to tell once the engine has recorded reports that it has not taken, and that it has taken.
+        # Callbacks to call once reports are recorded: those of reports that the engine has not taken, and has taken.
         self._new_callbacks: list[Callable[[], None]] = []
         self._callbacks: list[Callable[[], None]] = []
         self._signal = -1
@@ -93,12 +93,12 @@ class RunView(SegmentReader):
         place.start(self.profile, launch)
 
     def deliver(self, report: Report, mark: Mark | None = None, recorded: Callable[[], None] | None = None) -> None:
-        """A place reports what became of an attempt."""
+        """Take a place's report of an attempt: update its place, and keep the report for the engine."""
         key = (report.job, report.attempt)
         if recorded is not None:
             self._new_callbacks.append(recorded)
         if type(report) is Adopted and key in self.placed:
-            # A worker has it, as its claim says.
+            # A worker has it: its claim put it into `placed`.
             self._note_start(key)
         elif type(report) is Adopted:
             launcher = self._hub.local if mark is None else mark.place
@@ -114,19 +114,19 @@ class RunView(SegmentReader):
         self._report(report)
 
     def is_on_launcher(self, job: int, attempt: int) -> bool:
-        """Is this attempt, which runs, a process of this machine, and not at a worker?"""
+        """Does this running attempt run on this machine, and not on a worker?"""
         placed = self.placed.get((job, attempt))
         return (job, attempt) in self._former_running if placed is None else placed.launcher is not None
 
     def _note_start(self, key: Key) -> None:
-        """An attempt that waited in its place runs now."""
+        """Note that an attempt, which may have waited in its place, runs now."""
         placed = self.placed.get(key)
         if placed is not None and not placed.started:
             placed.started = True
             self._not_started -= 1
 
     def _free(self, key: Key) -> None:
-        """An attempt is over: the place has its room again."""
+        """Give the room of an ended attempt back to its place."""
         placed = self.placed.pop(key, None)
         if placed is None:
             return
@@ -135,7 +135,7 @@ class RunView(SegmentReader):
         self._hub.rank(self)
 
     def _report(self, report: Report) -> None:
-        """Keep a report for the engine, and say that there is one."""
+        """Keep a report for the engine, and wake the engine."""
         self._reports.append(report)
         self._hub.reporting.add(self.profile)
         if self._signal >= 0:
@@ -144,7 +144,7 @@ class RunView(SegmentReader):
     # --- the contract
 
     def fileno(self) -> int:
-        """Only a combined executor polls this; the host asks the hub."""
+        """Only a composite executor (split.py) polls this; the host polls the hub."""
         if self._signal < 0:
             self._signal = os.eventfd(int(bool(self._reports)), os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         return self._signal
@@ -243,7 +243,7 @@ class RunView(SegmentReader):
             os.close(self._signal)
 
     def _leave_attempts(self) -> None:
-        """Leave to the next engine what runs on this machine, and ends that this one has not recorded."""
+        """Leave the next engine the attempts that run on this machine, and ends that this one has not recorded."""
         told = {(one.job, one.attempt) for reports in (*self._taken, self._reports) for one in reports}
         keys = {(widen(self.profile, job), attempt) for job, attempt in told | self.placed.keys()}
         for executor in self._hub.executors() if keys else ():

@@ -1,8 +1,8 @@
-"""The output of attempts on workers: segments of their own in the folder of the epoch.
+"""The output of attempts on workers: each attempt has a segment of its own in the folder of the epoch.
 
 launcher/wTOKEN-NAME.o   launcher/wTOKEN-NAME.e     TOKEN is the attempt's, NAME the worker's
 
-Where the worker keeps output in a folder that the server sees too, they are links to its files there.
+If the worker writes output to a folder that the server sees too, the segments are links to its files there.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from resile.model.failure import LogRange
 from resile.model.folders import make_folder
 
 _ENDINGS: dict[Stream, str] = {"out": ".o", "err": ".e"}
-# A file that an argument names goes to the worker with the attempt, up to this size.
+# The largest file of a step that the server sends to a worker with the attempt.
 FILE_BYTES_MAX = 16 * 2**20
 
 
 class WorkerOutput:
-    """What there is of the output of one attempt: what its worker has sent, or what it wrote to the shared folder."""
+    """The output of one attempt so far: the worker has sent it, or writes it to the shared folder."""
 
     def __init__(self, folder: str, token: str, name: str, *, is_new: bool) -> None:
-        """`folder` is that of the run's epoch, `name` the worker's."""
+        """`folder` is the folder of the run's epoch, `name` the name of the worker."""
         self._segment = segment_of_worker(token, name)
         self._paths = {stream: os.path.join(folder, self._segment + ending) for stream, ending in _ENDINGS.items()}
         self._sizes: dict[Stream, int] = {"out": 0, "err": 0}
@@ -35,13 +35,13 @@ class WorkerOutput:
             self._measure()
 
     def _measure(self) -> None:
-        """See how much there is."""
+        """Read the present sizes of the files."""
         for stream, path in self._paths.items():
             if os.path.exists(path):
                 self._sizes[stream] = os.path.getsize(path)
 
     def link(self, folder: str, segment: str) -> None:
-        """Read the output from this folder of the attempt; raises OSError."""
+        """Link to the worker's files in the attempt's shared folder; raises OSError."""
         if self.is_linked:
             return
         make_folder(os.path.dirname(self._paths["out"]))
@@ -52,24 +52,24 @@ class WorkerOutput:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many bytes there are of stdout and stderr."""
+        """The bytes of stdout and of stderr so far."""
         if self.is_linked:
             self._measure()
         return self._sizes["out"], self._sizes["err"]
 
     @property
     def log(self) -> LogRange:
-        """Where the output so far is."""
+        """The log range of the output so far."""
         out, err = self.sizes
         return LogRange(self._segment, 0, out, 0, err)
 
     def keep(self, stream: Stream, offset: int, data: bytes) -> bool:
-        """Append output; what is there already is passed over. False where some before it, or of it, is missing.
+        """Append output, without the part that the file already has.
 
-        Raises OSError where it can't be written.
+        False if output before it is missing, or the disk took only a part of it. Raises OSError if writing fails.
         """
         if self.is_linked:
-            # A worker that has lost the folder sends what it has; the end shows whether all of it is there.
+            # A worker that lost the shared folder sends its output: ignore that. The end shows whether all is there.
             return True
         size = self._sizes[stream]
         if offset > size:
@@ -81,7 +81,7 @@ class WorkerOutput:
 
 
 def _append(path: str, size: int, data: bytes) -> int:
-    """Write to the end of a segment; how much of it there was room for."""
+    """Write data at this offset of a segment; return the bytes written, which are fewer on a full disk."""
     if not size:
         make_folder(os.path.dirname(path))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -92,11 +92,11 @@ def _append(path: str, size: int, data: bytes) -> int:
 
 
 class FileTooLarge(Exception):
-    """A file of an attempt can't go to a worker."""
+    """A file of an attempt is too large to be sent to a worker."""
 
 
 def files_of(words: tuple[bytes, ...], folder: str) -> list[tuple[bytes, bytes]]:
-    """The files of an attempt that its arguments name, in the folder of its epoch; raises FileTooLarge."""
+    """The files in the folder of the epoch that an attempt's arguments name, with content; raises FileTooLarge."""
     inside = os.fsencode(folder) + b"/"
     files: list[tuple[bytes, bytes]] = []
     for word in dict.fromkeys(words):
