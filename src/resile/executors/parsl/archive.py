@@ -30,7 +30,7 @@ def write_archive(path: str) -> None:
     beside = f"{path}.{os.getpid()}"
     with zipfile.ZipFile(beside, "w") as archive:
         archive.writestr("__main__.py", _MAIN)
-        # Packages without what their __init__ has: that would import more.
+        # Empty packages: the real __init__ files would import more.
         for package in _PACKAGES:
             archive.writestr("/".join(filter(None, ("resile", package, "__init__.py"))), "")
         for name in sorted(names):

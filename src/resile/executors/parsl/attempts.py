@@ -1,7 +1,7 @@
-"""The attempts that nodes have: what the nodes have written of them, and what becomes of those whose node is gone.
+"""The attempts that nodes have: reads what the nodes write about them, and settles those whose node is gone.
 
-The engine's thread and the one that tends pools share it, under a lock. Slurm is asked without the lock, because it may
-be slow.
+The engine's thread and the thread that tends pools share the attempts, under a lock. The latter asks Slurm without the
+lock, because Slurm may be slow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from resile.model.folders import make_folder
 
 
 class AttemptsOnNodes(SegmentReader, ABC):
-    """The attempts of a run whose nodes write into this folder; see the Executor contract for the methods."""
+    """The attempts of a run on nodes, which write into its folder; see the Executor contract for the methods."""
 
     def __init__(self, folder: str, fence: Fence, clock_offset: float) -> None:
         super().__init__(folder)
@@ -45,15 +45,15 @@ class AttemptsOnNodes(SegmentReader, ABC):
         self._former = Former()
         self._verdicts = Verdicts(self._cluster)
         self._ready: list[Report] = []
-        # Those that their nodes have ended, until the verdict.
+        # Attempts that their nodes have ended, until `_judge` finds out why.
         self._unjudged: list[tuple[Key, Item]] = []
-        # When the thread looks for nodes that are gone.
+        # The next time at which the thread looks for nodes that are gone.
         self._nodes_at = 0.0
         self._is_draining = False
         self._is_closed = threading.Event()
         self._has_work = threading.Event()
         self._wakeup_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # What nodes of earlier engines have written so far; `find` asks for it.
+        # Remember what nodes of earlier engines have written, until `find` asks for it.
         self._nodes.find_all()
         for happening in self._nodes.read():
             self._former.remember(happening)
@@ -77,7 +77,7 @@ class AttemptsOnNodes(SegmentReader, ABC):
                     self._answer(key, item, last)
                 elif taken is None:
                     self._end(key, missing(key, self._now(), in_doubt))
-            # The thread settles at once what nodes had that are gone.
+            # Have the thread settle the attempts of nodes that are gone at once.
             self._nodes_at = 0.0
         self._has_work.set()
 
@@ -89,7 +89,7 @@ class AttemptsOnNodes(SegmentReader, ABC):
     # --- what nodes have written
 
     def _collect(self) -> None:
-        """Read everything new of all nodes, and then submit again what they dropped."""
+        """Read everything new that nodes have written, then submit the attempts again that they dropped."""
         dropped = []
         for happening in self._nodes.read():
             item = self._items.get(happening.key)
@@ -104,14 +104,14 @@ class AttemptsOnNodes(SegmentReader, ABC):
                     dropped.append((happening.key, happening.dropped))
             elif item.node is happening.node:
                 self._answer(happening.key, item, happening)
-        # To submit again is to read again: only now, when all that was read has been looked at.
+        # Submitting again calls `_collect`, so first handle every line that was read.
         for key, submission in dropped:
             item = self._items.get(key)
             if item is not None and item.node is None and item.submission == submission:
                 self._settle_unbegun(key, item)
 
     def _settle_unbegun(self, key: Key, item: Item) -> None:
-        """A node has not begun an attempt, and never will: it was given up, the node is gone, or not the engine's."""
+        """Settle an attempt that its node never began and never will: end it, or submit it again."""
         if item.sought:
             self._end(key, missing(key, self._now(), item.in_doubt))
         elif item.is_killed or self._is_draining:
@@ -120,7 +120,7 @@ class AttemptsOnNodes(SegmentReader, ABC):
             self._try_again([key], item.submission)
 
     def _answer(self, key: Key, item: Item, happening: Happening) -> None:
-        """Report what a line says."""
+        """Report what a node's line says about an attempt."""
         if not item.begun and item.pool is not None and (identity := happening.node.identity) is not None:
             item.pool.note_work(identity.block)
         item.begun = True
@@ -167,9 +167,9 @@ class AttemptsOnNodes(SegmentReader, ABC):
     # --- nodes that are gone
 
     def _settle_gone(self) -> None:
-        """Settle the attempts of nodes that are gone: lost if they had begun, else submitted again.
+        """Settle the attempts of nodes that are gone: report those that had begun as ended, submit the others again.
 
-        Slurm is asked without the lock, because the engine waits for that and Slurm may be slow.
+        It asks Slurm without the lock: Slurm may be slow, and the engine waits for the lock.
         """
         with self._lock:
             held = {item.node.token: item.node for item in self._items.values() if item.node is not None}
@@ -183,20 +183,20 @@ class AttemptsOnNodes(SegmentReader, ABC):
 
     def _settle_node(self, node: Node) -> None:
         """Settle the attempts of a node that is gone."""
-        # It may have written more in its last moments.
+        # The node may have written more in its last moments.
         self._collect()
         left = {key: one for key, one in self._items.items() if one.node is node and one.ended is None}
         if not node.is_dead():
-            # Should it come back, it ends them.
+            # Order the node to end them if it comes back.
             taken = {key: item.submission.encode() for key, item in left.items() if item.submission}
             files.append(self._orders, [b"%s %d %d %s" % (files.END, *key, name) for key, name in taken.items()])
         for key, item in left.items():
             self._settle(key, item, node)
-        # No other attempt of these jobs starts before: the engine has not seen the reports.
+        # The engine has not read the reports yet, so it starts no other attempt of these jobs before this.
         node.end_leftovers({key: item.leader for key, item in left.items()})
 
     def _settle(self, key: Key, item: Item, node: Node) -> None:
-        """Report what becomes of an attempt that a node had which is gone."""
+        """Report the end of an attempt whose node is gone, or submit it again if it had not begun."""
         item.expect_end(node)
         if not item.begun:
             item.node = None
@@ -205,7 +205,7 @@ class AttemptsOnNodes(SegmentReader, ABC):
             self._end(key, self._verdicts.of(key, node, item.started_at, self._now(), item.log))
 
     def _judge(self) -> None:
-        """Say why nodes have ended attempts; here, too, Slurm is asked without the lock."""
+        """Report attempts that their nodes have ended, with the reason; this asks Slurm without the lock, too."""
         with self._lock:
             unjudged, self._unjudged = self._unjudged, []
         for key, item in unjudged:

@@ -22,7 +22,7 @@ AGAIN_SECONDS = 0.05
 
 
 def first_number(settings: ExecutorSettings, label: str) -> int:
-    """The number of the next block of a run that Slurm does not know yet."""
+    """The first block number of a run that is above those of all its allocations in Slurm."""
     if settings.provider != "slurm" or not slurm.is_there():
         return 1
     used = [one.name.rpartition("-")[2] for one in slurm.allocations_of(label)]
@@ -30,9 +30,9 @@ def first_number(settings: ExecutorSettings, label: str) -> int:
 
 
 def end_blocks(settings: ExecutorSettings, label: str, nodes: Nodes, keep: set[str]) -> None:
-    """End all blocks of a run but those of the nodes to `keep`, which still run something."""
+    """End all blocks of a run, except those of the nodes to `keep`, which still run attempts."""
     kept = {node.identity for token, node in list(nodes.known.items()) if token in keep and node.identity is not None}
-    # The blocks here end even if Slurm does not answer.
+    # End the blocks on this machine even if Slurm does not answer.
     try:
         if settings.provider == "slurm" and slurm.is_there():
             kept_allocations = {identity.allocation for identity in kept}
@@ -43,7 +43,7 @@ def end_blocks(settings: ExecutorSettings, label: str, nodes: Nodes, keep: set[s
 
 
 def _end_processes(nodes: Nodes, kept: set[Identity]) -> None:
-    """End the agents on this machine but those to keep, and what is left of their blocks."""
+    """End the agents on this machine, except those to keep, and then the other processes of their blocks."""
     found = {node.identity for node in list(nodes.known.values()) if node.identity is not None} - kept
     found = {identity for identity in found if identity.is_here() and identity.tag not in {one.tag for one in kept}}
     for identity in found:
@@ -59,11 +59,11 @@ def _end_processes(nodes: Nodes, kept: set[Identity]) -> None:
 
 
 def call_aside(function: Callable[[], None]) -> Future[None]:
-    """Call a function in a thread of its own, which does not keep the process alive."""
+    """Call a function in a new daemon thread; the future is done when it returns."""
     future: Future[None] = Future()
 
     def call() -> None:
-        """Call it; what it raises is for those who ask for the result."""
+        """Call the function, and put its end or its exception into the future."""
         try:
             function()
         except BaseException as error:

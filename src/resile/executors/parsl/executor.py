@@ -41,7 +41,7 @@ from resile.model.executor import POOLS_MAX, ExecutorSettings
 LOOK_SECONDS = 0.2
 TEND_SECONDS = 1.0
 NODES_SECONDS = 2.0
-# How many tasks wait at Parsl for each worker, besides the one that it runs.
+# The number of tasks that the executor keeps waiting at Parsl for each worker, besides the task that runs.
 TASKS_AHEAD = 2
 
 
@@ -67,8 +67,8 @@ class ParslExecutor(AttemptsOnNodes):
     ) -> None:
         """Open the run with this output folder, which all nodes see.
 
-        Nodes measure attempts every `sample_seconds`; 0 means never. With `is_hosted` a host drives other runs in this
-        thread, too: `close` then returns at once, and `closing` is done when all has ended.
+        Nodes measure attempts every `sample_seconds`; 0 means never. `is_hosted` says that a host drives other runs in
+        this thread, too: `close` then returns at once, and the future `closing` is done when the blocks have ended.
         """
         super().__init__(os.path.abspath(folder), fence, clock_offset)
         self._settings, self._described = settings, cluster
@@ -101,7 +101,7 @@ class ParslExecutor(AttemptsOnNodes):
                     self._report(refusal_of(launch, self._now()))
                     continue
                 if self._settings.provider != "local" and not launch.memory_bytes:
-                    # Attempts share the allocation: each may use the memory that its step asked for.
+                    # Attempts share an allocation, so limit each to the memory that its step asks for.
                     launch = replace(launch, memory_bytes=launch.share.memory_bytes)
                 self._items[key] = Item(launch=launch)
                 self._waiting.setdefault(self._shape_of(launch), []).append(key)
@@ -156,10 +156,10 @@ class ParslExecutor(AttemptsOnNodes):
             self._close(finished)
 
     def _close(self, finished: bool) -> None:
-        """End the thread and the pools; without attempts also the blocks, unless another engine has the run by now."""
+        """End the thread and the pools. If no attempt is left, also end the blocks, unless another engine has them."""
         self._thread.join()
         is_over = (finished or not self._items) and not self._fence.is_closed()
-        # The stack calls the last one first, and each even if one before it raises.
+        # The stack calls the last callback first, and all of them even if one raises.
         with ExitStack() as left:
             left.callback(self._fence.close)
             left.callback(os.close, self._wakeup_fd)
@@ -176,7 +176,7 @@ class ParslExecutor(AttemptsOnNodes):
     # --- on the way to a node
 
     def _numbers(self) -> Iterator[int]:
-        """The numbers of the next blocks; Slurm is asked for the first one only when a block needs it."""
+        """The numbers of the next blocks; it asks Slurm for the first one only when a block needs it."""
         yield from itertools.count(first_number(self._settings, self._label))
 
     def _shape_of(self, launch: Launch) -> Shape:
@@ -185,7 +185,7 @@ class ParslExecutor(AttemptsOnNodes):
         return shape if self._described is None else with_scheduler(shape, self._settings, self._described, launch.step)
 
     def _dispatch(self) -> None:
-        """Submit waiting attempts to open pools, up to TASKS_AHEAD tasks for each worker beyond those that run."""
+        """Submit waiting attempts to open pools, up to TASKS_AHEAD tasks for each worker besides the one that runs."""
         if self._is_draining:
             return
         for shape, keys in self._waiting.items():
@@ -201,7 +201,7 @@ class ParslExecutor(AttemptsOnNodes):
                 room -= 1
 
     def _next_batch(self, keys: list[Key], fair: int) -> list[Key]:
-        """Take the next attempts for one task: one, or up to `fair` short ones, so that other workers get some, too."""
+        """Take the attempts for the next task: one, or up to `fair` short ones, so that other workers get some, too."""
         batch = [keys.pop(0)]
         if self._is_short(batch[0]):
             while keys and len(batch) < min(fair, BATCH_MAX) and self._is_short(keys[0]):
@@ -213,7 +213,7 @@ class ParslExecutor(AttemptsOnNodes):
         return launch is not None and self._durations.is_short(launch)
 
     def _submit(self, pool: Pool, batch: list[Key]) -> None:
-        """Submit a task with these attempts."""
+        """Submit these attempts to Parsl as one task."""
         self._submissions += 1
         submission = f"{self._fence.number}.{self._submissions}"
         launches = []
@@ -228,10 +228,10 @@ class ParslExecutor(AttemptsOnNodes):
         )
 
     def _make_callback(self, pool: Pool, batch: list[Key], submission: str) -> Callable[[Future[None]], None]:
-        """Make what Parsl calls when a task is over: it submits what a lost task had again, and wakes the engine."""
+        """Make the callback for the end of a task: it submits attempts of a lost task again, and wakes the engine."""
 
         def wake(future: Future[None]) -> None:
-            # Parsl swallows the exceptions of callbacks, so the engine raises them.
+            # Parsl swallows the exceptions of callbacks, so keep them: `reports` raises them.
             try:
                 with self._lock:
                     pool.tasks.discard(submission)
@@ -245,7 +245,7 @@ class ParslExecutor(AttemptsOnNodes):
         return wake
 
     def _try_again(self, keys: Sequence[Key], submission: str) -> None:
-        """Parsl has lost a task: submit its attempts again, but for those that a node has taken, which go on."""
+        """Submit the attempts of a task that Parsl has lost again, except those that a node has taken: these go on."""
         self._collect()
         for key in keys:
             item = self._items.get(key)
@@ -257,7 +257,7 @@ class ParslExecutor(AttemptsOnNodes):
         self._has_work.set()
 
     def _give_up(self, key: Key, item: Item, order: bytes = files.REVOKE) -> bool:
-        """Give up a submission; True if no node will start the attempt, False if one has taken it and gets `order`."""
+        """Give up a submission; True if no node will start the attempt, False if a node has it and gets `order`."""
         if not item.submission:
             for keys in self._waiting.values():
                 if key in keys:
@@ -272,7 +272,7 @@ class ParslExecutor(AttemptsOnNodes):
     # --- the thread that tends pools
 
     def _guard(self, busy: set[str]) -> None:
-        """End the blocks of earlier engines but those of busy nodes, then tend the pools; `reports` raises errors."""
+        """End earlier engines' blocks, except those of busy nodes; then tend the pools. `reports` raises errors."""
         try:
             end_blocks(self._settings, self._label, self._nodes, keep=busy)
             self._tend()
@@ -305,7 +305,7 @@ class ParslExecutor(AttemptsOnNodes):
                 self._rest()
 
     def _needed_shapes(self) -> list[Shape]:
-        """The shapes for which there must be a pool."""
+        """The shapes that need a pool, because attempts wait."""
         return [shape for shape, keys in self._waiting.items() if keys]
 
     def _tend_pools(self) -> None:
@@ -321,7 +321,7 @@ class ParslExecutor(AttemptsOnNodes):
             self._has_work.wait(TEND_SECONDS)
 
     def _open_pool(self, shape: Shape) -> None:
-        """Start the pool of a shape. At the limit of pools first end one without work; if all have work, do nothing."""
+        """Start the pool of a shape. At the limit of pools first end an idle one; if all have work, do nothing."""
         if len(self._pools) >= POOLS_MAX:
             idle = next((one for one, pool in self._pools.items() if not self._work_of(pool)), None)
             if idle is None:
@@ -344,13 +344,13 @@ class ParslExecutor(AttemptsOnNodes):
         return Pool(*given, **keys)
 
     def _work_of(self, pool: Pool) -> int:
-        """How many attempts a pool has to run: those it was given, and those of its shape that wait here."""
+        """The number of attempts for a pool: those submitted to it, and those of its shape that wait here."""
         with self._lock:
             sent = sum(item.pool is pool for item in self._items.values())
             return sent + len(self._waiting.get(pool.shape, ()))
 
     def _refuse_stuck(self, pool: Pool) -> None:
-        """Fail the attempts of a pool for which no block has come within the limit."""
+        """Fail the attempts of a pool if it has had no block that works for longer than the limit."""
         limit = self._settings.queue_limit_seconds
         if not pool.stuck_since or now() - pool.stuck_since < limit:
             return

@@ -1,7 +1,7 @@
-"""What nodes have written of attempts that no engine of today has started, until `find` asks for it.
+"""Remembers what nodes have written about attempts of earlier engines, until `find` asks for it.
 
-Nodes are read in any order, and several may have written of one attempt. The newest submission that a node has taken
-and not dropped counts, with what that node wrote of it.
+The engine reads the nodes in any order, and several nodes may have written about one attempt. The newest submission
+that a node has taken and not dropped counts, and what that node wrote about the attempt.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ class Former:
     """The records of attempts of earlier engines."""
 
     def __init__(self) -> None:
-        # Of each attempt: by submission who took it, and by node what it wrote last.
+        # For each attempt: the line by which a node took it, by submission; the last report, by the node's token.
         self._taken: dict[Key, dict[str, Happening]] = {}
         self._last: dict[Key, dict[str, Happening]] = {}
 
     def remember(self, happening: Happening) -> None:
-        """Keep what a node has written."""
+        """Keep a line that a node has written."""
         if happening.taken:
             self._taken.setdefault(happening.key, {})[happening.taken] = happening
         elif happening.dropped:
@@ -30,16 +30,16 @@ class Former:
             self._last.setdefault(happening.key, {})[happening.node.token] = happening
 
     def get(self, key: Key) -> tuple[Happening | None, Happening | None]:
-        """The newest taking of an attempt, and what its node wrote last; each None if there is none."""
+        """The line by which a node last took an attempt, and that node's last report of it; None for a missing one."""
         reports = self._last.get(key, {})
         newest = max(self._taken.get(key, {}).values(), key=_order, default=None)
         if newest is None:
-            # A damaged line may have said who took it: what was written later is true all the same.
+            # The line by which a node took it may be damaged; its reports count all the same.
             return None, next(reversed(reports.values()), None)
         return newest, reports.get(newest.node.token)
 
     def forget(self, key: Key) -> tuple[Happening | None, Happening | None]:
-        """Like `get`, once."""
+        """Like `get`, and forget the attempt."""
         found = self.get(key)
         self._taken.pop(key, None)
         self._last.pop(key, None)
@@ -57,5 +57,5 @@ class Former:
 
 
 def _order(happening: Happening) -> tuple[int, ...]:
-    """Submissions in order: by the number of their engine, then by their own."""
+    """The sort key of a submission: the number of its engine, then its own number."""
     return tuple(map(int, happening.taken.split(".")))

@@ -1,4 +1,4 @@
-"""What the nodes of an epoch have written (node/files.py), as its engine reads it."""
+"""Reads for the engine what the nodes of an epoch have written (node/files.py)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from resile.model.failure import LogRange
 
 Key = tuple[int, int]
 Line = Started | Ended | Withdrawn | Lost
-# A node of another machine without a sign of life for so long is gone.
+# If a node of another machine gives no sign of life for this time, it counts as gone.
 SILENT_SECONDS_MAX = 60.0
 
 
 class Identity(Struct, frozen=True):
-    """Which machine, block and allocation a node is; `tag` marks the processes of Parsl there."""
+    """The machine, the block and the allocation of a node; `tag` marks the processes of Parsl there."""
 
     host: str
     boot: str
@@ -39,7 +39,7 @@ class Identity(Struct, frozen=True):
     number: int
 
     def is_here(self) -> bool:
-        """Is the node this machine, so that its processes can be seen?"""
+        """Is the node on this machine, in this boot, so that its processes can be seen?"""
         return self.host == os.uname().nodename and self.boot == processes.boot_id().decode()
 
     def agent(self) -> processes.Process | None:
@@ -49,7 +49,7 @@ class Identity(Struct, frozen=True):
 
 
 class Happening(Struct, frozen=True):
-    """A line of a node about an attempt: it was taken or dropped (a submission), begins, or a report."""
+    """A line of a node about an attempt: the node took or dropped this submission, begins it, or reports."""
 
     key: Key
     node: Node
@@ -60,7 +60,7 @@ class Happening(Struct, frozen=True):
 
 
 class Node:
-    """The records of one node, that is of one launcher."""
+    """The records of one node: those of one launcher and of the agent above it."""
 
     def __init__(self, folder: str, token: str) -> None:
         self.token = token
@@ -75,7 +75,7 @@ class Node:
 
     @property
     def identity(self) -> Identity | None:
-        """Who it is; None until it has written that."""
+        """The identity that the node wrote; None until it has done so."""
         if self._identity is None:
             try:
                 with open(os.path.join(self.folder, files.NODE), "rb") as file:
@@ -85,19 +85,20 @@ class Node:
         return self._identity
 
     def has_grown(self) -> bool:
-        """Has it written more?"""
+        """Has the node written more since the last read?"""
         return self._spool.has_grown() or self._taken.has_grown()
 
     def read(self) -> list[Happening]:
-        """What it has written since the last call; what it takes before what becomes of that.
+        """Everything that the node has written since the last call: which attempts it took, then their reports.
 
-        It writes that it takes an attempt before it starts it: who reads in the other order misses no taking.
+        The node writes that it takes an attempt before it starts it. Reading the files in the opposite order makes sure
+        that each report comes with the line by which the node took the attempt.
         """
         became = list(self._read_spool())
         return [*self._read_taken(), *became]
 
     def _read_taken(self) -> Iterator[Happening]:
-        """What it has taken or dropped."""
+        """The attempts that the node has taken or dropped."""
         for line in self._taken.read():
             words = line.split()
             kind, key, submission = words[0], wire.decode_attempt(words), words[3].decode()
@@ -107,11 +108,11 @@ class Node:
                 yield Happening(key, self, dropped=submission)
 
     def _read_spool(self) -> Iterator[Happening]:
-        """What became of its attempts."""
+        """The node's reports of its attempts."""
         for line in self._spool.read():
             words = line.split()
             if words[0] == wire.HEADER:
-                # The same header as that of a local spool, but for its version.
+                # The header is that of a local spool, with another version.
                 assert words[1] == CHECKED_VERSION
                 plain = b" ".join([words[0], b"%d" % wire.VERSION, *words[2:]])
                 self.author = recovery.decode_author(plain)
@@ -129,13 +130,13 @@ class Node:
                 yield Happening(wire.decode_attempt(words), self, report=end)
 
     def _place(self, log: LogRange) -> LogRange:
-        """A log range of the launcher, whose segments are in the folder of the node."""
+        """A log range of the launcher, with the segment's path in the node's folder."""
         if not log.segment:
             return log
         return replace(log, segment=f"{wire.FOLDER}/{self.token}/{os.path.basename(log.segment)}")
 
     def fate(self) -> str:
-        """Why the node ended its attempts; empty if nothing made it."""
+        """Why the node ended its attempts; empty if it wrote no reason."""
         try:
             with open(os.path.join(self.folder, files.FATE)) as file:
                 return file.read(1000)
@@ -143,27 +144,27 @@ class Node:
             return ""
 
     def is_gone(self) -> bool:
-        """Does nothing suggest that this node goes on?"""
+        """Is the node dead, or has it been silent for too long?"""
         return self.is_dead() or self.is_silent()
 
     def is_dead(self) -> bool:
-        """Is it certain that nothing that this node has goes on, or is written by it?"""
+        """Is it certain that the node's agent and launcher have ended and write nothing more?"""
         identity = self.identity
         if identity is None:
             return False
         if identity.is_here():
             is_alive = self.author is not None and recovery.is_alive(self.author)
             return not is_alive and identity.agent() is None
-        # The machine has started again since.
+        # On this machine, but in another boot: the machine has restarted since.
         return identity.host == os.uname().nodename
 
     def is_lonely(self) -> bool:
-        """Does its launcher run on this machine without an agent, so that no order reaches it?"""
+        """Is the node on this machine and its agent dead, so that orders do not reach its launcher?"""
         identity = self.identity
         return identity is not None and identity.is_here() and identity.agent() is None
 
     def is_silent(self, seconds: float = SILENT_SECONDS_MAX) -> bool:
-        """Has a node of another machine given no sign of life for so long? By this machine's clock, not by its own."""
+        """Is it a node of another machine without a sign of life for this time, by the clock of this machine?"""
         if self.identity is not None and self.identity.is_here():
             return False
         try:
@@ -175,7 +176,7 @@ class Node:
         return time.monotonic() - self._seen_at > seconds
 
     def end_leftovers(self, keys: dict[Key, tuple[int, float] | None]) -> None:
-        """End what a node on this machine left of these attempts: their leaders and when those were born."""
+        """End what a node on this machine left of these attempts; the values are leader and its birth, if known."""
         identity = self.identity
         if identity is not None and identity.is_here():
             tags = {
@@ -194,14 +195,14 @@ class Nodes:
         self.known: dict[str, Node] = {}
 
     def look(self) -> None:
-        """Find nodes that are new, as far as the disk lists them."""
+        """Find new nodes by listing the folder; on a shared disk the list may be old."""
         for name in os.listdir(self._folder):
             is_whole = not name.startswith(files.UNFINISHED)
             if is_whole and name not in self.known and os.path.isdir(os.path.join(self._folder, name)):
                 self._add(name)
 
     def find_all(self) -> None:
-        """Find all nodes that may take something without having read the orders, and the fence, of now."""
+        """Find all nodes that may take an attempt without having read the present orders and fence."""
         for token in self._arrivals.close():
             if token not in self.known:
                 self._add(token)
@@ -210,12 +211,12 @@ class Nodes:
         self.known[token] = Node(self._epoch_folder, token)
 
     def has_grown(self) -> bool:
-        """Has a node written more, or come up?"""
+        """Has a node written more, or has a new node come up?"""
         count = len(self.known)
         self.look()
         return len(self.known) > count or any(node.has_grown() for node in list(self.known.values()))
 
     def read(self) -> list[Happening]:
-        """What all nodes have written since the last call."""
+        """Everything that all nodes have written since the last call."""
         self.look()
         return [happening for node in list(self.known.values()) for happening in node.read()]

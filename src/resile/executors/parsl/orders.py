@@ -1,4 +1,4 @@
-"""Attempts on their way: what the executor knows of each, and when short ones travel together."""
+"""What the executor knows of each attempt that has not ended, and which attempts are expected to be short."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ BATCH_MAX = 16
 class Item(Struct):
     """One attempt that has not ended.
 
-    Without a submission it waits here. `node` has taken it; then it has `begun`, and its leader runs. An attempt that
-    `find` asked for, and of which there is no answer yet, is `sought`; `in_doubt` is what the engine said of it. One
-    that its node has `ended` waits for the verdict on it.
+    While it has no submission it waits in the executor. `node` is the node that has taken it; `begun` says that its
+    node has begun it. `find` sets `sought` until a node's record answers it, and `in_doubt` as the engine says.
+    `ended` is the report of an attempt that its node has ended: it waits until the executor knows why.
     """
 
     launch: Launch | None = None
@@ -39,24 +39,24 @@ class Item(Struct):
     ended: Ended | None = None
 
     def expect_end(self, node: Node) -> None:
-        """The node that had it ends, or has ended: so does its block."""
+        """Tell the pool that the block of this node ends, or has ended."""
         if self.pool is not None and node.identity is not None:
             self.pool.expect_end(node.identity.block, self.submission)
 
 
 class Durations:
-    """How long the last attempts of each step took, and those of each command, which many steps may have."""
+    """The durations of the last attempts of each step, and of each command, because many steps may share one."""
 
     def __init__(self) -> None:
         self._last: dict[object, deque[float]] = {}
 
     def note(self, launch: Launch, ended: Ended) -> None:
-        """An attempt has ended."""
+        """Note how long an attempt took."""
         for group in (launch.step, launch.argv):
             self._last.setdefault(group, deque(maxlen=SHORT_COUNT)).append(ended.at - ended.started_at)
 
     def is_short(self, launch: Launch) -> bool:
-        """Is an attempt expected to be short, because the last ones like it all were?"""
+        """Were the last SHORT_COUNT attempts of its step, or of its command, all short?"""
         return any(
             len(last := self._last.get(group, ())) == SHORT_COUNT and max(last) < SHORT_SECONDS
             for group in (launch.step, launch.argv)

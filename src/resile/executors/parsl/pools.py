@@ -1,7 +1,6 @@
-"""Pools of blocks: one of Parsl's HighThroughputExecutors for each shape of steps.
+"""Pools of blocks: one of Parsl's HighThroughputExecutors for each shape of attempts.
 
-A pool starts blocks while there is work for more, and ends those that have been idle. Parsl is imported when the first
-pool starts.
+A pool starts blocks while there is work for more, and ends idle ones. The first pool imports Parsl.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from resile.model.executor import ExecutorSettings
 if TYPE_CHECKING:
     from parsl.executors import HighThroughputExecutor
 
-# What a worker of Parsl executes: it hands the task to the agent of its node, and waits.
+# The program that a worker of Parsl executes: it hands the task to the agent of its node, and waits.
 _TASK = b"""
 import os, socket
 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as agent:
@@ -38,14 +37,14 @@ HEARTBEAT_SECONDS = 5
 HEARTBEAT_SECONDS_MAX = 30
 AGAIN_SECONDS = 1.0
 AGAIN_SECONDS_MAX = 30.0
-# A batch system that does not answer for so long stops the run.
+# If the batch system does not answer for this time, the executor fails and the run stops.
 SILENT_SECONDS_MAX = 600.0
 
 
 class Kind(Struct, frozen=True):
-    """A kind of block that a workflow describes: the scheduler's name and options, if it has one, and the nodes.
+    """A kind of block that a workflow describes: the name and the options of its scheduler, if any, and its nodes.
 
-    A block that comes `on_order` has one worker, or one `per_node`, which run as many attempts at once as fit, at most
+    `on_order` blocks have one worker, or one `per_node`. A worker runs as many attempts at once as fit, at most
     `parallel` (0: no limit).
     """
 
@@ -58,7 +57,7 @@ class Kind(Struct, frozen=True):
 
 
 class Shape(Struct, frozen=True):
-    """What an attempt asks of a node; attempts of one shape share a pool."""
+    """The resources that an attempt asks of a node; attempts of one shape share a pool."""
 
     cpus: float = 0.0
     memory_bytes: int = 0
@@ -85,9 +84,10 @@ NO_SHAPE = Shape()
 
 
 def shape_of(settings: ExecutorSettings, share: Share, time_limit_seconds: float) -> Shape:
-    """The shape of an attempt: on this machine all have the same; a longer time limit than that of blocks counts.
+    """The shape of an attempt; on this machine all attempts have the same.
 
-    Such a block lasts for the grace beyond the limit, because it tells its steps so long before it ends.
+    If the attempt may run longer than blocks last, its shape asks for longer blocks: for its time limit and the grace,
+    because a block ends its steps that much earlier.
     """
     if settings.provider == "local":
         return NO_SHAPE
@@ -98,7 +98,7 @@ def shape_of(settings: ExecutorSettings, share: Share, time_limit_seconds: float
 
 
 class Block(Struct):
-    """One block: since when it was wanted, the job of the batch system, and whether an attempt has begun in it."""
+    """One block: its job in the batch system, when the pool asked for it, and whether an attempt has begun in it."""
 
     id: str
     job: str
@@ -109,7 +109,7 @@ class Block(Struct):
 class Pool:
     """The blocks of one shape."""
 
-    # Do nodes get attempts before they have a free worker? Then another node that is free does not get them.
+    # Does Parsl send a node tasks before it has a free worker? Then a free node may go without.
     fetches_ahead = True
 
     def __init__(
@@ -122,16 +122,16 @@ class Pool:
         run_folder: str,
         make_provider: Callable[[Shape], Any],
     ) -> None:
-        """`folder` is that of the epoch, `run_folder` the place of Parsl's own files."""
+        """`folder` is the folder of the epoch, `run_folder` the folder for Parsl's own files."""
         self.index = index
         self.shape = shape
         self.settings = settings
         self.blocks: dict[str, Block] = {}
-        # The tasks that Parsl has, without those that it has lost and will give up later; each is one submission.
+        # The submissions whose tasks Parsl has, without those that it has lost but will only give up later.
         self.tasks: set[str] = set()
-        # Why the last block could not be asked for, or what is known of one that does not come.
+        # Why the batch system refused the last block, or why a block does not come.
         self.problem = ""
-        # Since when there is work and no block in which an attempt has begun.
+        # Since when the pool has work, but no block in which an attempt has begun.
         self.stuck_since = 0.0
         self._folder = folder
         self._run_folder = os.path.join(run_folder, f"pool-{index}")
@@ -139,16 +139,16 @@ class Pool:
         self._executor: HighThroughputExecutor | None = None
         self._again_at = 0.0
         self._again_seconds = AGAIN_SECONDS
-        # Since when the batch system does not answer.
+        # When the batch system last stopped to answer; 0 while it answers.
         self._silent_since = 0.0
-        # Blocks that are about to end with these tasks, and when the batch system is asked about them.
+        # The tasks in blocks that are about to end, by block, and when to ask the batch system about these blocks.
         self._ending: dict[str, set[str]] = {}
         self._ask_at = 0.0
         self._ask_seconds = AGAIN_SECONDS
 
     @property
     def is_open(self) -> bool:
-        """May tasks be submitted?"""
+        """Has Parsl's executor started, so that it takes tasks?"""
         return self._executor is not None
 
     def open(self) -> None:
@@ -174,7 +174,7 @@ class Pool:
             label=f"pool-{self.index}",
             provider=provider,
             launch_cmd=command,
-            # Ctrl-C in a terminal is not meant for it.
+            # In a session of its own, so that Ctrl-C in the terminal does not end it.
             interchange_launch_cmd=["setsid", "setpriv", "--pdeathsig", "KILL", f"{programs}/interchange.py"],
             address=settings.address or ("127.0.0.1" if settings.provider == "local" else None),
             max_workers_per_node=workers,
@@ -191,11 +191,11 @@ class Pool:
         self._executor = executor
 
     def _slots_on_node(self) -> str:
-        """How many attempts run at once on a node, as the agent reads it (node/slots.py)."""
+        """The number of attempts that run at once on a node, as a word for the agent (node/slots.py)."""
         return str(self.settings.workers_per_node)
 
     def _seconds_of_block(self) -> float:
-        """After which time a node ends what it runs, because its allocation is about to end; 0 for never."""
+        """The time after which a node ends its attempts, because its allocation is about to end; 0 for never."""
         if self.settings.provider == "local":
             return 0.0
         walltime = self.shape.walltime_seconds or self.settings.walltime_seconds
@@ -211,14 +211,14 @@ class Pool:
     # --- blocks
 
     def tend(self, work: int, now: float) -> None:
-        """Have as many blocks as `work` attempts need: ask for more, or end idle ones."""
+        """Bring the number of blocks to what `work` attempts need: ask for more, or end idle ones."""
         assert self._executor is not None
         settings = self.settings
         self._poll(now)
         status = self._executor.status_facade
         for name in [name for name in self.blocks if name not in status or status[name].terminal]:
             block = self.blocks.pop(name)
-            # One may connect and fail all the same; one that was idle was not needed.
+            # A block may fail after its nodes connected. A block that ended because it was idle is no problem.
             if not block.has_worked and not _was_idle(status.get(name)):
                 self._note_problem(_message_of(status.get(name)) or "a block ended before a step began in it", now)
         slots = settings.nodes_per_block * settings.workers_per_node
@@ -233,21 +233,22 @@ class Pool:
             self.stuck_since = now
 
     def note_work(self, name: str) -> None:
-        """An attempt has begun in a block: blocks are good for something."""
+        """Note that an attempt has begun in a block, and shorten the pause after the next problem again."""
         block = self.blocks.get(name)
         if block is not None:
             block.has_worked = True
             self._again_seconds = AGAIN_SECONDS
 
     def expect_end(self, name: str, task: str) -> None:
-        """A block is about to end with this task, as one of its nodes shows: another one must not wait for Parsl.
+        """Note that a block with this task is about to end, so that the pool asks for a new block soon.
 
-        Parsl looks at blocks once a minute, and gives up the tasks of one that ended after some missing heartbeats.
+        Parsl alone would be slow: it looks at blocks once a minute, and gives up the tasks of an ended block only after
+        several heartbeats are missing.
         """
         self._ending.setdefault(name, set()).add(task)
 
     def _hurry(self, now: float) -> None:
-        """Let Parsl ask about blocks that are about to end, at first at once; forget the tasks of those that have."""
+        """Have Parsl ask at once, then at growing intervals, about ending blocks; forget the tasks of ended ones."""
         assert self._executor is not None
         for name in [name for name in self._ending if name not in self.blocks]:
             self.tasks -= self._ending.pop(name)
@@ -259,7 +260,7 @@ class Pool:
             self._ask_seconds = min(2 * self._ask_seconds, AGAIN_SECONDS_MAX)
 
     def _poll(self, now: float) -> None:
-        """Ask the batch system how the blocks are; for a while it may not answer."""
+        """Ask the batch system for the states of blocks; raise its error after SILENT_SECONDS_MAX without an answer."""
         assert self._executor is not None
         self._hurry(now)
         try:
@@ -273,7 +274,7 @@ class Pool:
             self._silent_since = 0.0
 
     def _ask(self, count: int, now: float) -> None:
-        """Ask the batch system for blocks."""
+        """Ask the batch system for this many blocks."""
         assert self._executor is not None
         for name in self._executor.scale_out_facade(count):
             self.blocks[name] = Block(name, str(self._executor.blocks_to_job_id[name]), now)
@@ -282,13 +283,13 @@ class Pool:
             self._note_problem(refusal_in(failed[-1]) if failed else "", now)
 
     def _note_problem(self, text: str, now: float) -> None:
-        """A block did not come: try again, later each time."""
+        """Note why a block did not come; try again after a pause, which doubles each time."""
         self.problem = text or self.problem
         self._again_at = now + self._again_seconds
         self._again_seconds = min(2 * self._again_seconds, AGAIN_SECONDS_MAX)
 
     def reason(self) -> str:
-        """Why no block comes, by the batch system's word."""
+        """Why no block comes, in the words of the batch system."""
         try:
             jobs = [block.job for block in self.blocks.values()]
             known = slurm.look_up(jobs) if self.settings.provider == "slurm" else {}
@@ -297,7 +298,7 @@ class Pool:
         return "; ".join(map(str, known.values())) or self.problem or "the batch system gives no reason"
 
     def close(self, *, cancel: bool) -> None:
-        """Stop Parsl's executor; with `cancel` end the blocks, which otherwise go on with what they have."""
+        """Stop Parsl's executor; with `cancel` end the blocks, else they go on with their attempts."""
         if self._executor is None:
             return
         executor, self._executor = self._executor, None
@@ -311,30 +312,30 @@ class Pool:
 
 
 def _was_idle(status: Any) -> bool:
-    """Did the pool itself end a block?"""
+    """Did the pool itself end a block, because it was idle?"""
     return status is not None and status.state.name == "SCALED_IN"
 
 
 def _message_of(status: Any) -> str:
-    """What Parsl knows about a block that ended, in one line."""
+    """Parsl's message about a block that ended, with the end of its stderr, in one line."""
     text = " ".join(str(status.message or "").split()) if status is not None else ""
     tail = " ".join(str(getattr(status, "stderr_summary", None) or "").split())
     return f"{text} {tail}".strip()[:500]
 
 
 def refusal_in(status: Any) -> str:
-    """Why the batch system refused a block: its own words, as far as Parsl's message has them."""
+    """Why the batch system refused a block: its stderr, if Parsl's message has that, else the whole message."""
     before, _, after = str(status.message or "").partition("stderr=")
     return " ".join((after or before).split())[:500]
 
 
 def _quote(text: str) -> str:
-    """A word of a command that Parsl formats twice."""
+    """Quote a word for the shell, and for Parsl, which formats the command twice."""
     import shlex
 
     return shlex.quote(text).replace("{", "{{{{").replace("}", "}}}}")
 
 
 def now() -> float:
-    """The clock of blocks."""
+    """The monotonic clock, by which pools measure."""
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""Parsl's providers: how blocks come to this machine, and through batch systems."""
+"""Makes Parsl's providers, which start blocks on this machine and through batch systems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def provider_maker(settings: ExecutorSettings, run: int, label: str, numbers: Iterator[int]) -> Callable[[Shape], Any]:
-    """What makes a provider for a shape; blocks are named `resile-RUN-N`, with the next of these numbers."""
+    """Return a function that makes a provider for a shape; blocks get the name `resile-RUN-N`, N from `numbers`."""
 
     def make(shape: Shape) -> Any:
         return _MAKERS[settings.provider](settings_of(settings, shape), shape, run, label, numbers)
@@ -53,7 +53,7 @@ def _slurm(settings: ExecutorSettings, shape: Shape, run: int, label: str, numbe
     if not _has(kind, "cpus", "ntasks"):
         options.append(f"#SBATCH --cpus-per-task={math.ceil((shape.cpus or 1) * workers)}")
     if shape.memory_bytes and (kind is None or not kind.on_order):
-        # The agent and Parsl's own processes need some, too.
+        # Add memory for the agent and for Parsl's own processes.
         options.append(f"#SBATCH --mem={math.ceil(shape.memory_bytes * workers / 2**20) + OWN_MIB}M")
     if shape.gpus and not _has(kind, "gpus", "gres"):
         options.append(f"#SBATCH --gpus-per-node={shape.gpus * workers}")
@@ -91,7 +91,7 @@ def _slurm(settings: ExecutorSettings, shape: Shape, run: int, label: str, numbe
 
 
 def _pbs(settings: ExecutorSettings, shape: Shape, _run: int, _label: str, _numbers: Iterator[int]) -> Any:
-    """Blocks that PBS starts; in one of several nodes mpiexec does so on each."""
+    """Blocks that PBS starts; in a block of several nodes mpiexec starts the agent on each."""
     from parsl.launchers import MpiExecLauncher, SingleNodeLauncher
     from parsl.providers import PBSProProvider
 
@@ -124,8 +124,8 @@ def _lsf(settings: ExecutorSettings, shape: Shape, _run: int, _label: str, _numb
     )
 
 
-# An agent uses all of its node, and steps may call `srun` themselves.
+# One agent on each node, free to use all of it; steps may call `srun` themselves.
 _ON_EACH_NODE = "--ntasks-per-node=1 --cpu-bind=none --overlap"
-# What the agent, the launcher and Parsl's manager and workers need of a node's memory.
+# The part of a node's memory that the agent, the launcher and Parsl's manager and workers need.
 OWN_MIB = 400
 _MAKERS = {"local": _local, "slurm": _slurm, "pbs": _pbs, "lsf": _lsf}

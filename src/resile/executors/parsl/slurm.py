@@ -1,4 +1,4 @@
-"""What Slurm says about allocations, and what that means for the attempts in them.
+"""Asks Slurm about allocations, and says how the end of an allocation counts for the attempts in it.
 
 TIMEOUT                         timeout
 OUT_OF_MEMORY                   oom      also FAILED by signal 9 with Slurm's message about memory
@@ -29,7 +29,7 @@ OVER = {
 }  # fmt: skip
 _FIELD = re.compile(r"(\w+(?:[:/]\w+)?)=(\S*)")
 _MEMORY = re.compile(r"exceeded (?:job |step )?memory limit|oom.kill|out of memory", re.IGNORECASE)
-# What Slurm says of an allocation that it no longer has.
+# The error of Slurm's commands for an allocation that it no longer knows.
 _FORGOTTEN = "Invalid job id"
 STDERR_BYTES = 16384
 
@@ -65,13 +65,13 @@ def is_there() -> bool:
 
 
 def ping() -> str:
-    """What Slurm says of its controllers, in one line; empty if no cluster is configured here."""
+    """The answer of `scontrol ping` about Slurm's controllers, in one line; empty if no cluster is configured here."""
     found = " ".join(call("scontrol", "ping", both=True)[1].split())
     return found if " is UP" in found or " is DOWN" in found else ""
 
 
 def call(*words: str, both: bool = False) -> tuple[int, str]:
-    """Run one of Slurm's commands; its exit code, and what it printed; after a failure its errors, or `both`."""
+    """Run one of Slurm's commands; return its exit code and its stdout, after a failure its stderr; or `both`."""
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
@@ -119,7 +119,7 @@ def _seconds(text: str) -> float | None:
 
 
 def look_up(ids: Iterable[str]) -> dict[str, Allocation]:
-    """What Slurm knows of these allocations; one that it has forgotten is not there. Raises if Slurm does not say."""
+    """The allocations with these ids, without those that Slurm has forgotten. Raises ResileError if Slurm fails."""
     found = {}
     for number in ids:
         code, text = call("scontrol", "--oneliner", "show", "job", number)
@@ -138,9 +138,9 @@ def _failure(command: str, text: str) -> ResileError:
 
 
 def wait_for_end(number: str) -> Allocation | None:
-    """An allocation once Slurm knows how it ended, or as it is after some seconds; None if Slurm has forgotten it.
+    """Wait until an allocation is over, for END_SECONDS_MAX at most, because Slurm may end it after its processes.
 
-    Slurm may still be ending it when its processes are gone. Raises if Slurm does not say.
+    Return it, or None if Slurm has forgotten it. Raises ResileError if Slurm fails.
     """
     deadline = time.monotonic() + END_SECONDS_MAX
     while True:
@@ -156,7 +156,7 @@ def allocations_of(comment: str) -> list[Allocation]:
 
 
 def all_allocations() -> list[Allocation]:
-    """All allocations that Slurm still has, ended ones too. Raises if Slurm does not say."""
+    """All allocations that Slurm still has, ended ones too. Raises ResileError if Slurm fails."""
     code, text = call("scontrol", "--oneliner", "show", "job")
     if code:
         raise _failure("scontrol", text)
@@ -165,18 +165,18 @@ def all_allocations() -> list[Allocation]:
 
 
 def cancel(ids: Iterable[str]) -> None:
-    """Cancel these allocations. Raises if one of them goes on all the same."""
+    """Cancel these allocations. Raises ResileError if one of them goes on."""
     wanted = list(ids)
     if not wanted:
         return
     code, text = call("scancel", *wanted)
-    # It also fails for one that has ended meanwhile.
+    # `scancel` also fails for an allocation that has ended meanwhile.
     if code and any(not one.is_over and one.state != "COMPLETING" for one in look_up(wanted).values()):
         raise _failure("scancel", text)
 
 
 def kind_of(allocation: Allocation) -> str:
-    """What the end of an allocation means for its attempts: timeout, oom, preempted or lost."""
+    """How the end of an allocation counts for its attempts: timeout, oom, preempted or lost."""
     if allocation.state == "TIMEOUT":
         return "timeout"
     if allocation.state == "OUT_OF_MEMORY" or (allocation.exit.endswith(":9") and _ran_out_of_memory(allocation)):
@@ -185,7 +185,7 @@ def kind_of(allocation: Allocation) -> str:
 
 
 def _ran_out_of_memory(allocation: Allocation) -> bool:
-    """Does the error output of an allocation, which Slurm writes to, say that memory ran out?"""
+    """Does Slurm say in the stderr file of an allocation that memory ran out?"""
     try:
         with open(allocation.stderr, "rb") as file:
             file.seek(0, os.SEEK_END)

@@ -1,6 +1,6 @@
-"""The tasks of Parsl: some attempts, and what the attempts of the run share. Bytes are sent as Latin-1 in JSON.
+"""Encodes the tasks of Parsl: some attempts, and the settings that all attempts of the run share, as JSON.
 
-A task goes to its node encrypted and is never on a disk, because it has the secrets that output must not show.
+Bytes are text in Latin-1. Parsl encrypts a task on its way and never writes it to a disk, because it contains secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def encode_config(
     env: Mapping[bytes, bytes],
     sample_seconds: float = 0.0,
 ) -> str:
-    """What every task says about the run; attempts run in `otherwise` where a node has no such directory."""
+    """The settings of the run that every task contains; on a node without `directory` attempts run in `otherwise`."""
     given = {
         "number": fence.number,
         "fence": _text(os.fsencode(os.path.abspath(fence.path))),

@@ -1,4 +1,4 @@
-"""How attempts end that no launcher saw end: by their node, and by what the batch system says of it."""
+"""Decides how attempts ended whose launcher did not see it: from their node's files and the batch system's answers."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from resile.model.failure import LogRange
 from resile.model.limits import size
 
 SIGKILL = 9
-# How often an attempt of a job may be preempted at no cost.
+# The number of times that a job's attempts may be preempted without a cost to its budget.
 PREEMPTIONS_MAX = 10
-# Slurm is asked again about an allocation that it was still ending.
+# If Slurm was still ending an allocation, ask again after this time.
 ASK_AGAIN_SECONDS = 10.0
-# Slurm is asked about the allocation of a node that gave no sign of life for some beats.
+# If a node gave no sign of life for this time, ask Slurm about its allocation.
 QUIET_SECONDS = 6.0
 _WORDS = {"timeout": "the allocation's time is over", "oom": "out of memory"}
 
 
 class Verdicts:
-    """Says how attempts ended, and counts how often those of each job were preempted.
+    """Decides how attempts ended, and counts how often the attempts of each job were preempted.
 
-    The preemptions are in a file of the folder, so that the next engine of the run goes on with the same number.
+    It writes preemptions to a file in the folder, so that the next engine of the run goes on counting.
     """
 
     def __init__(self, folder: str) -> None:
         self._file = os.path.join(folder, files.PREEMPTED)
-        # By job: the allocations that it lost so.
+        # The preempted allocations of each job.
         self._preemptions: dict[int, set[str]] = {}
         for line in files.Tail(self._file).read():
             job, allocation = line.split()
             self._preemptions.setdefault(int(job), set()).add(allocation.decode())
         self._looked: dict[str, slurm.Allocation | None] = {}
-        # What Slurm said of allocations, or that it did not, and when.
+        # When Slurm was asked how an allocation ended, and its answer or error.
         self._said: dict[str, tuple[float, slurm.Allocation | ResileError | None]] = {}
 
     def begin_round(self) -> None:
-        """A new look at all nodes: Slurm is asked about each allocation at most once in it."""
+        """Begin a round over all nodes, in which Slurm is asked about each allocation at most once."""
         self._looked.clear()
 
     def is_over(self, node: Node) -> bool:
-        """Can nothing that a node has go on? A silent one is not over before Slurm has ended its allocation."""
+        """Have all attempts of a node ended? For a silent node that is sure once Slurm has ended its allocation."""
         identity = node.identity
         if node.is_dead() or identity is None or not identity.allocation:
             return node.is_gone()
@@ -65,18 +65,21 @@ class Verdicts:
             if not found.is_over and node.is_silent():
                 slurm.cancel([identity.allocation])
         except ResileError:
-            # Asked again at the next look.
+            # The next round asks again.
             return False
         return found.is_over
 
     def ask(self, node: Node) -> None:
-        """Ask Slurm how the allocation of a node ended: `of` knows it then, and need not wait."""
+        """Ask Slurm how the allocation of a node ended, so that `of` need not wait for the answer."""
         if node.identity is not None and node.identity.allocation:
             with suppress(ResileError):
                 self._end_of(node.identity.allocation)
 
     def of_ended(self, ended: Ended, node: Node) -> Report:
-        """The end of an attempt that its node ended; one that ended well before the allocation did costs nothing."""
+        """The report of an attempt that its node ended.
+
+        If the node ended it because the allocation was about to end, it is a timeout; with exit 0 it costs nothing.
+        """
         key = ended.job, ended.attempt
         if node.fate() != files.EXPIRES:
             return self.of(key, node, ended.started_at, ended.at, ended.log)
@@ -86,7 +89,7 @@ class Verdicts:
         return replace(ended, reason="timeout", evidence=f"{_WORDS['timeout']}: {name_of(node)}, {files.EXPIRES}")
 
     def of(self, key: Key, node: Node, started_at: float, at: float, log: LogRange | None) -> Report:
-        """The end of an attempt that ended with its node."""
+        """The report of an attempt that ended because its node did."""
         identity = node.identity
         if identity is None or not identity.allocation:
             fate = node.fate() or "its block died while it ran"
@@ -109,7 +112,7 @@ class Verdicts:
         return Lost(*key, at, str(found), log)
 
     def _count_preemption(self, job: int, allocation: str) -> int:
-        """How often attempts of a job were preempted, with this time."""
+        """Count a preemption of a job; return how many there are now."""
         known = self._preemptions.setdefault(job, set())
         if allocation not in known:
             known.add(allocation)
@@ -117,7 +120,7 @@ class Verdicts:
         return len(known)
 
     def _end_of(self, allocation: str) -> slurm.Allocation | None:
-        """How an allocation ended; Slurm is asked once for all attempts that end with it."""
+        """The ended allocation; None if Slurm has forgotten it. Asks Slurm once for all attempts that end with it."""
         at, found = self._said.get(allocation, (0.0, None))
         is_known = allocation in self._said and (
             found is None or (isinstance(found, slurm.Allocation) and found.is_over)
@@ -140,7 +143,7 @@ def name_of(node: Node) -> str:
 
 
 def missing(key: Key, at: float, in_doubt: bool) -> Report:
-    """An attempt of which no node has a record."""
+    """The report of an attempt of which no node has a record."""
     return Lost(*key, at, "the records of its node are gone") if in_doubt else Withdrawn(*key, at)
 
 
@@ -150,7 +153,7 @@ def refusal_of(launch: Launch, at: float) -> Ended:
 
 
 def with_memory(ended: Ended, limit_bytes: int) -> Ended:
-    """The end of an attempt that used more memory than it may, with both numbers."""
+    """Add to the end of an attempt that used too much memory how much it used and its limit."""
     if ended.reason != "oom" or not limit_bytes:
         return ended
     used = size(max(ended.rss_bytes_max, limit_bytes))

@@ -1,1 +1,1 @@
-"""The side of a node: goes there as one file (archive.py), and needs nothing but Python."""
+"""The programs for nodes: they go there as one file (archive.py), and need nothing but Python."""

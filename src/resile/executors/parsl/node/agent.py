@@ -5,15 +5,17 @@
 
 A task of Parsl is some attempts (one, or a batch of short ones). The worker hands them to the agent of its node through
 a socket, and waits until all have ended. So the death of a worker or of the manager ends no attempt: when the manager
-has gone, the agent takes no more, lets its attempts end and exits. SIGTERM (the allocation is over) ends them.
+has gone, the agent takes no more tasks, lets its attempts end and exits. If the agent gets SIGTERM, because the
+allocation is over, it ends its attempts at once.
 A manager that gets no answer from its engine waits for ever: the agent ends it.
 
-Some time before the allocation ends the agent ends them, with SIGTERM first, so that they can save their work.
+Some time before the allocation ends the agent ends its attempts gently, with SIGTERM first, so that they can save their
+work.
 
     usage: node.pyz FOLDER POOL BLOCK SLOTS SECONDS GRACE PROVIDER COMMAND...
 
-SECONDS is the time until then, 0 for never; GRACE is the time from then to the end. SLOTS is how many attempts run at
-once (slots.py).
+After SECONDS (0: never) the agent ends its attempts; GRACE is the time from then to the end of the allocation. SLOTS is
+the number of attempts that run at once (slots.py).
 
 Only modules of Python itself are imported.
 """
@@ -46,7 +48,7 @@ LENGTH_BYTES = 8
 TASK_BYTES_MAX = 1 << 30
 LOOK_SECONDS = 0.25
 BEAT_SECONDS = 2.0
-# What is left of the grace to kill what did not end, and to write so.
+# The last part of the grace, in which the launcher kills attempts that did not end, and records that.
 END_SECONDS = 5.0
 # How long a manager may wait for the first answer of its engine, and what its log says without one and with it.
 ANSWER_SECONDS_MAX = 30.0
@@ -56,7 +58,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Client:
-    """A worker of Parsl that has handed in attempts, and waits for them."""
+    """A worker of Parsl that has handed attempts to the agent, and waits for their ends."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -82,7 +84,7 @@ class Agent:
             "pool": pool,
             "block": block,
             "tag": os.urandom(6).hex(),
-            # Blocks on this machine are no allocations, even if the engine itself runs in one.
+            # A block on the engine's machine is no allocation, even if the engine itself runs in one.
             "allocation": os.environ.get("SLURM_JOB_ID", "") if provider == "slurm" else "",
             "node": os.environ.get("SLURMD_NODENAME", "") or os.uname().nodename,
         }
@@ -117,7 +119,7 @@ class Agent:
         tag = processes.attempt_tag(str(self.identity["tag"]).encode(), files.BLOCK)
         environment = {**os.environ, SOCKET_VARIABLE: self.address, processes.TAG_VARIABLE.decode(): tag.decode()}
         libc = ctypes.CDLL(None)
-        # Workers whose manager was killed become children of the agent, which reaps them.
+        # If the manager is killed, its workers become children of the agent, which reaps them.
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
         parent = os.getpid()
         self.manager = os.fork()
@@ -146,7 +148,7 @@ class Agent:
         with suppress(OSError):
             while pid := os.waitpid(-1, os.WNOHANG)[0]:
                 if pid == self.manager:
-                    # From now on another process may get this number.
+                    # From now on another process may get this pid.
                     self.manager = 0
 
     def _has_no_engine(self) -> bool:
@@ -199,7 +201,7 @@ class Agent:
         return 0
 
     def _expire(self) -> None:
-        """The allocation is about to end: take nothing more, and end what runs, with SIGTERM first."""
+        """End the manager and the attempts, with SIGTERM first, because the allocation is about to end."""
         self.end_manager()
         for launcher in self.launchers:
             launcher.write_fate(files.EXPIRES)
@@ -217,14 +219,14 @@ class Agent:
         shutil.rmtree(self.private, ignore_errors=True)
 
     def _accept(self) -> None:
-        """A worker connects."""
+        """Accept the connection of a worker."""
         connection, _ = self.listener.accept()
         connection.setblocking(False)
         self.clients[connection.fileno()] = Client(connection)
         self.poll.register(connection.fileno(), select.EPOLLIN)
 
     def _read(self, client: Client) -> None:
-        """Read a worker's task; one that is gone leaves its attempts to the agent."""
+        """Read a worker's task; if the worker is gone, close its connection, and its attempts go on."""
         try:
             data = client.connection.recv(1 << 20)
         except BlockingIOError:
@@ -245,7 +247,7 @@ class Agent:
             self._take(client, Config(task["config"]), task["attempts"])
 
     def _dismiss(self, client: Client, word: bytes) -> None:
-        """Let a worker go on."""
+        """Send a worker this word, which ends its wait, and close its connection."""
         self.poll.unregister(client.connection.fileno())
         del self.clients[client.connection.fileno()]
         with suppress(OSError):
@@ -264,7 +266,7 @@ class Agent:
         return self.launchers[-1]
 
     def _take(self, client: Client, config: Config, attempts: list[tuple[int, int, str, str]]) -> None:
-        """Write that the node has these attempts, look whether it still may, and start them."""
+        """Record that the node takes these attempts, check the orders and the fence, and start them."""
         launcher = self._launcher(config)
         fresh = [entry for entry in attempts if self.taken.get((entry[0], entry[1])) != entry[2]]
         launcher.take([_words(files.TAKES, *entry[:3]) for entry in fresh])
@@ -273,7 +275,7 @@ class Agent:
         dropped = []
         for job, attempt, submission, frame in fresh:
             key = job, attempt
-            # One that runs here is never started a second time.
+            # Never start an attempt a second time while it runs here.
             if is_fenced or (key, submission) in self.revoked or key in launcher.open:
                 dropped.append(_words(files.DROPS, job, attempt, submission))
                 continue
@@ -286,7 +288,7 @@ class Agent:
             self._dismiss(client, b"1")
 
     def _hear(self, descriptor: int) -> None:
-        """Read what a launcher says."""
+        """Read a launcher's lines, and dismiss the workers whose attempts have all ended."""
         for launcher in self.launchers:
             if launcher.is_alive and launcher.connection.fileno() == descriptor:
                 ended = launcher.receive()
@@ -300,9 +302,9 @@ class Agent:
                             self._dismiss(client, b"1")
 
     def _obey(self) -> None:
-        """Do what the engine has ordered since the last look.
+        """Execute the orders that the engine has written since the last look.
 
-        The file is opened each time: what `stat` says of one on a shared disk may be old.
+        It opens the file each time, because on a shared disk `stat` may give an old size.
         """
         for line in self.orders.read():
             words = line.split()
@@ -331,6 +333,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: os.write(agent.signal_write, b"!"))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # The last of two options counts.
+    # Of two equal options the last one counts, so this replaces Parsl's own.
     agent.start_manager([*command, f"--max_workers_per_node={count}"])
     sys.exit(agent.run())

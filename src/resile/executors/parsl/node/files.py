@@ -1,25 +1,26 @@
-"""The files by which an engine and its nodes know of each other, in the folder of an epoch on the shared disk.
+"""The files through which an engine and its nodes communicate, in the folder of an epoch on the shared disk.
 
     cluster/orders                the engine appends: `K job attempt submission` end it, or never start it; `R …` never
-                                  start it, but let it go on if it has started; `D number` withdraw what waits
-    cluster/preempted             the engine appends: `job allocation`, an attempt that Slurm ended for others
+                                  start it, but let it go on if it has started; `D number` withdraw queued attempts
+    cluster/preempted             the engine appends: `job allocation`, each time that Slurm preempted the job's attempt
     cluster/nodes/N               a link to the token of a node, or to `-`: the engine has closed this number
     cluster/node.pyz              the program of the nodes
     launcher/TOKEN/node           which machine, block and allocation this is; its time stamp is a sign of life
     launcher/TOKEN/taken          `T job attempt submission`: the node is about to start it; `X …`: it never will
-    launcher/TOKEN/fate           why the node ends its attempts, if something makes it stop
-    launcher/TOKEN/samples        what its attempts used, where the workflow asks for samples (executors/samples.py)
+    launcher/TOKEN/fate           why the node ends its attempts, if it does
+    launcher/TOKEN/samples        samples of what its attempts use, if the workflow asks for them (executors/samples.py)
     launcher/TOKEN/TOKEN.spool    the lines of its launcher; and beside it the output of the attempts
 
-Each file has one writer. The lines of `orders`, `preempted`, `taken` and the spool have checksums. A submission is one
-way of an attempt to a node: a node first writes that it has taken it, then looks at the fence and at the orders, and
-only then starts it. An engine that gives up a submission first writes the order, then looks whether a node has taken
-it. So either the engine sees that it was taken, or it never starts.
+Each file has one writer. The lines of `orders`, `preempted`, `taken` and the spool have checksums. Each time that the
+engine sends an attempt to the nodes, this is a new submission. A node first writes that it takes the submission, then
+checks the fence and the orders, and only then starts the attempt. An engine that gives up a submission first writes the
+order, then checks whether a node has taken the submission. So either the engine sees that a node has taken it, or no
+node starts it.
 
-On a shared disk a file that is opened shows what others have written, but a list of names may be old. So a node first
-announces itself under the next free number, which the disk gives to one only. An engine that looks who has taken
-something takes numbers until one is free: a node with a smaller number is known then, and one with a larger number
-reads the orders after they were written.
+On a shared disk, a newly opened file shows all that other machines have written, but the listing of a folder may be
+old. So each node first takes the next free number in `nodes`, which the disk gives to one process only. To find the
+node that has taken a submission, the engine goes through the numbers and takes the first free one. It then knows all
+nodes with smaller numbers, and a node with a larger number comes later and so reads the engine's order.
 
 Only built-in modules are imported, because nodes have nothing else.
 """
@@ -37,34 +38,34 @@ END, REVOKE, DRAIN = b"K", b"R", b"D"
 TAKES, DROPS = b"T", b"X"
 # How the name of a node's folder begins until it has all its files.
 UNFINISHED = "."
-# What FATE says where the allocation is about to end.
+# The text in FATE if the allocation is about to end.
 EXPIRES = "the allocation is about to end"
-# The tag of the processes of Parsl in a block, in the place of job and attempt.
+# The tag of Parsl's processes in a block has this word in place of job and attempt.
 BLOCK = b"block"
 
 
 class Tail:
-    """The end of a file that grows: complete lines with good checksums, each once.
+    """Reads a growing file: each complete line with a good checksum once.
 
-    The file is opened for each look, because only that shows what another machine has written.
+    It opens the file for each read, because only then a shared disk shows what another machine has written.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.offset = 0
-        # How many lines were damaged.
+        # The number of damaged lines.
         self.damaged = 0
         self._size = -1
 
     def has_grown(self) -> bool:
-        """Is there more than the last look saw?"""
+        """Has the size changed since the last read?"""
         try:
             return os.stat(self.path).st_size != self._size
         except OSError:
             return False
 
     def read(self) -> list[bytes]:
-        """The lines since the last look."""
+        """The lines since the last read."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(self.offset)
@@ -99,7 +100,7 @@ def announce(folder: str, token: str) -> None:
     """Give a node the next free number in the folder of an epoch."""
     place = os.path.join(folder, CLUSTER, NODES)
     os.makedirs(place, 0o700, exist_ok=True)
-    # The list may be old: then the numbers that it lacks are found to be taken.
+    # The listing may be old: the loop passes over numbers that were taken since.
     number = 1 + max((int(name) for name in os.listdir(place)), default=0)
     while not _take_number(place, number, token):
         number += 1
@@ -113,7 +114,10 @@ class Arrivals:
         self._number = 0
 
     def close(self) -> list[str]:
-        """Close the next free number; the tokens of all nodes that came before it, and that no call returned before."""
+        """Take the next free number, so that no node gets it.
+
+        Return the tokens of all nodes with smaller numbers that no earlier call has returned.
+        """
         os.makedirs(self._place, 0o700, exist_ok=True)
         found: list[str] = []
         while True:
@@ -126,7 +130,7 @@ class Arrivals:
 
 
 def _take_number(place: str, number: int, token: str) -> bool:
-    """Take a number; False where it is taken. A link is there with its target, or not at all."""
+    """Take a number by making a link, which appears with its target at once; False if the number is taken."""
     try:
         os.symlink(token, os.path.join(place, str(number)))
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""The launcher of a node, as the agent sees it: sends it frames, reads its lines, and ends what a dead one left.
+"""The agent's side of a node's launcher: sends it frames, reads its lines, and ends the attempts of a dead launcher.
 
 Only modules of Python itself are imported.
 """
@@ -24,7 +24,7 @@ Key = tuple[int, int]
 
 
 class Config:
-    """What the engine says with each task about all attempts of the run; bytes are sent as Latin-1."""
+    """The settings of the run that the engine sends with each task (parsl/tasks.py); bytes are text in Latin-1."""
 
     def __init__(self, given: dict) -> None:  # type: ignore[type-arg]
         self.number: int = given["number"]
@@ -39,24 +39,24 @@ class Config:
         self.env: list[bytes] = [text.encode("latin-1") for text in given["env"]]
 
     def clock_offset(self) -> float:
-        """What to add to the seconds since the boot: the engine's number on its own machine, else by the clock."""
+        """The offset from this boot's clock to the time of the run: the engine's on its own machine, else measured."""
         if self.boot == processes.boot_id().decode():
             return self.offset
         return time.time() - processes.boot_seconds()
 
 
 class NodeLauncher:
-    """One launcher with its folder, and the attempts that it has."""
+    """One launcher, its folder, and its open attempts."""
 
     def __init__(self, epoch_folder: str, identity: dict[str, object], slots: int, config: Config) -> None:
         self.token = os.urandom(6).hex()
         self.folder = os.path.join(epoch_folder, wire.FOLDER, self.token)
         self.config = config
-        # The attempts that have not ended: whether they began, and their leader and when it was born.
+        # For each attempt that has not ended: whether it began, and its leader's pid and birth.
         self.open: dict[Key, tuple[bool, tuple[int, float] | None]] = {}
         self.is_alive = True
         self._inbox = b""
-        # How many lines it has sent.
+        # The number of lines that the launcher has sent.
         self._received = 0
         started = prestart.prestart()
         self.pid = started.pid
@@ -92,7 +92,7 @@ class NodeLauncher:
         )
 
     def _make_folder(self, head: bytes, identity: dict[str, object]) -> None:
-        """Make the folder with all its files at once: a disk may remember for a while that a file was missing."""
+        """Make the folder with all its files at once, because a shared disk may cache that a file is missing."""
         above, token = os.path.split(self.folder)
         folder = os.path.join(above, files.UNFINISHED + token)
         os.makedirs(folder, 0o700)
@@ -103,12 +103,12 @@ class NodeLauncher:
         os.rename(folder, self.folder)
 
     def beat(self) -> None:
-        """Give a sign of life, if the disk takes it just now."""
+        """Give a sign of life: touch the file of the node. A disk error is ignored; the next beat tries again."""
         with suppress(OSError):
             os.utime(os.path.join(self.folder, files.NODE))
 
     def take(self, words: list[bytes]) -> None:
-        """Write that these attempts are about to start, or (with `X`) that they never will."""
+        """Record that the node takes these attempts, or (with `X`) that it drops them."""
         files.append(os.path.join(self.folder, files.TAKEN), words)
 
     def start(self, key: Key, frame: bytes) -> None:
@@ -122,7 +122,7 @@ class NodeLauncher:
             self.connection.sendall(frame)
 
     def receive(self) -> list[Key]:
-        """Read new lines; the attempts that have ended. Raises TimeoutError where the connection has a limit."""
+        """Read new lines; return the attempts that have ended. Raises TimeoutError if the connection has a timeout."""
         try:
             data = self.connection.recv(RECEIVE_BYTES)
         except TimeoutError:
@@ -137,7 +137,7 @@ class NodeLauncher:
         return self._note(text[:end].splitlines())
 
     def _note(self, lines: list[bytes]) -> list[Key]:
-        """Note what its next lines say; return the attempts that have ended."""
+        """Note the launcher's next lines; return the attempts that have ended."""
         self._received += len(lines)
         ended = []
         for line in lines:
@@ -153,11 +153,11 @@ class NodeLauncher:
         return ended
 
     def _bury(self) -> list[Key]:
-        """The launcher is dead: end what it left, and write how its attempts ended."""
+        """Kill the processes that a dead launcher left, and write to its spool how its attempts ended."""
         self.is_alive = False
         self.connection.close()
         prestart.reap()
-        # It writes a line before it sends it, so there may be lines behind those that came.
+        # The launcher writes a line to the spool before it sends it, so the spool may have more lines.
         ended = self._note(files.Tail(self.spool).read()[1 + self._received :])
         left = {self._tag(key): leader for key, (begun, leader) in self.open.items() if begun}
         processes.end_orphans(left)
@@ -194,7 +194,7 @@ class NodeLauncher:
             file.write(why)
 
     def close(self) -> None:
-        """Let the launcher end: nothing runs."""
+        """Disconnect from the launcher, which then exits, because nothing runs."""
         if self.is_alive:
             self.connection.close()
             system_calls.unlink_socket(os.fsencode(self.folder))
@@ -207,5 +207,5 @@ _OF_THE_NODE = (
 
 
 def _is_of_the_node(name: str) -> bool:
-    """Does a variable describe the node, so that its own value counts and not the engine's?"""
+    """Does a variable describe the node, so that attempts need the node's value and not the engine's?"""
     return os.fsencode(name + "=").startswith(_OF_THE_NODE)

@@ -1,4 +1,4 @@
-"""Samples what the attempts of a node use, where the workflow asks for it; the agent's loop takes the time for it.
+"""Samples what the attempts of a node use, if the workflow asks for it; the agent calls it from its loop.
 
 Only modules of Python itself are imported.
 """
@@ -13,7 +13,7 @@ from resile.executors.samples import Watched, append_series, encode_series, samp
 
 
 class NodeSampler:
-    """The samples of the attempts that run on a node; without an interval it takes none."""
+    """Takes samples of the attempts that run on a node; without an `interval` it takes none."""
 
     def __init__(self) -> None:
         self.interval = 0.0
@@ -36,7 +36,7 @@ class NodeSampler:
             self._watched.setdefault(leaders[pid], Watched(self.interval)).add(now, rss_bytes, cpu_ticks)
 
     def end(self, launcher: NodeLauncher, keys: list[Key]) -> None:
-        """Write the series of attempts that have ended; a full disk must not keep the node from what matters."""
+        """Write the series of attempts that have ended; a full disk is ignored, because attempts matter more."""
         for key in keys:
             watched = self._watched.pop((launcher.token, key), None)
             if watched is not None:
@@ -44,6 +44,6 @@ class NodeSampler:
                     append_series(launcher.folder, encode_series(*key, watched.interval, watched.samples))
 
     def close(self, launchers: list[NodeLauncher]) -> None:
-        """Write what is left."""
+        """Write the series of all attempts that are left."""
         for launcher in launchers:
             self.end(launcher, [key for token, key in self._watched if token == launcher.token])

@@ -1,4 +1,4 @@
-"""How many attempts run at once on a node: a number, or as many as fit into what the node's allocation has.
+"""Decides how many attempts run at once on a node: a number, or as many as fit into the node's allocation.
 
     4                       four
     fit:CPUS:MIB:GPUS:MAX   as many as have these CPUs, this memory and these GPUs each, at most MAX; 0 is no request
@@ -15,12 +15,15 @@ FIT = "fit"
 
 
 def fit_word(cpus: float, memory_bytes: int, gpus: int, slots_max: int) -> str:
-    """The word that says how much each attempt needs."""
+    """The `fit:` word for attempts that need this much each."""
     return f"{FIT}:{cpus:g}:{-(-memory_bytes // 2**20)}:{gpus}:{slots_max}"
 
 
 def slots_on_node(word: str, env: Mapping[str, str]) -> int:
-    """How many attempts run at once here; at least one, so that a wrong request fails and does not wait for ever."""
+    """The number of attempts that run at once here.
+
+    It is at least one, so that an attempt that asks for too much fails here and does not wait for ever.
+    """
     if not word.startswith(FIT):
         return int(word)
     cpus, mebibytes, gpus, slots_max = (float(part) for part in word.split(":")[1:])
@@ -37,7 +40,7 @@ def slots_on_node(word: str, env: Mapping[str, str]) -> int:
 
 
 def _number(env: Mapping[str, str], name: str) -> float:
-    """A number that Slurm gives to the processes of an allocation; 0 if it does not."""
+    """A number from one of Slurm's environment variables; 0 if it is not set."""
     text = env.get(name, "")
     return float(text) if text.isdigit() else 0.0
 

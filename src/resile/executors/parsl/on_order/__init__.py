@@ -1,1 +1,1 @@
-"""Blocks that come when the core orders them: the executor, its pools, and what they ask of a batch system."""
+"""Blocks that the core orders: the executor, its pools, and the shapes of blocks that they ask a batch system for."""

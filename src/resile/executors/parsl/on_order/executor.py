@@ -1,7 +1,7 @@
-"""The executor whose blocks come on order: the core says which blocks there must be, and no other block comes.
+"""The executor for ordered blocks: it submits the blocks that the core orders, and no others.
 
-An attempt goes to a worker that is there and free, in a block of the scheduler that its step wants, or of any that may
-take it. So attempts never wait at a block that is gone.
+The executor gives an attempt only to a free worker that is connected, in a block of the scheduler that its step wants,
+or of any scheduler if the step wants none. So no attempt waits at a block that is gone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from resile.model.executor import ExecutorSettings
 from resile.model.workflow import Step
 
 News = BlockSubmitted | WorkerStarted | BlockEnded
-# The kind of attempts whose step wants no scheduler.
+# Stands for the scheduler of attempts whose step wants none.
 ANY = ""
 
 
@@ -45,7 +45,7 @@ class OrderedExecutor(ParslExecutor):
         self._blocks: dict[int, Shape] = {}
         self._news: list[News] = []
         self._block_numbers = CurrentNumber()
-        # Since when attempts wait without a worker that may take them.
+        # Since when attempts of a shape wait without a connected worker that may take them.
         self._stranded: dict[Shape, float] = {}
         self._former_blocks = EarlierAllocations(run, keys["label"]) if settings.provider == "slurm" else None
         super().__init__(folder, settings=settings, cluster=cluster, run=run, **keys)
@@ -75,13 +75,13 @@ class OrderedExecutor(ParslExecutor):
         return self._block_numbers
 
     def _shape_of(self, launch: Launch) -> Shape:
-        """Attempts wait by what may take them: the scheduler that their step wants, and its nodes."""
+        """The shape under which an attempt waits: the scheduler that its step wants, and the nodes that it needs."""
         cluster = self._schedulers
         nodes = cluster.nodes.get(launch.step, 1)
         return Shape(kind=Kind(cluster.wanted.get(launch.step, ANY), nodes=nodes))
 
     def _dispatch(self) -> None:
-        """Submit what waits, as far as free workers are there that may take it."""
+        """Submit waiting attempts to pools with free workers that may take them."""
         if self._is_draining:
             return
         for shape, keys in self._waiting.items():
@@ -94,11 +94,11 @@ class OrderedExecutor(ParslExecutor):
                     room -= 1
 
     def _in_flight(self) -> int:
-        """How many attempts are at a node, or on their way."""
+        """The number of attempts that are on a node, or on their way to one."""
         return sum(bool(item.submission) for item in self._items.values())
 
     def _takers(self, shape: Shape) -> list[OrderedPool]:
-        """The pools that may take attempts that wait as this shape."""
+        """The open pools whose workers may take attempts that wait under this shape."""
         assert shape.kind is not None
         found = []
         for pool in self._pools.values():
@@ -137,7 +137,7 @@ class OrderedExecutor(ParslExecutor):
         self._refuse_stranded()
 
     def _report_blocks(self, events: list[BlockEvent]) -> None:
-        """Report to the engine what happened to blocks, and forget the orders of those that are over."""
+        """Pass events of blocks on to the engine, and forget blocks that are over."""
         for event in events:
             match event:
                 case Submitted():
@@ -151,14 +151,14 @@ class OrderedExecutor(ParslExecutor):
             self._wake()
 
     def _leave(self, pool: OrderedPool) -> None:
-        """If all workers of a pool have exited, take its waiting items back, so that another pool may take them."""
+        """If all workers of a pool have exited, take back attempts that no node has taken, for other pools."""
         if not pool.slots:
             for key, item in list(self._items.items()):
                 if item.pool is pool and item.node is None:
                     self._try_again([key], item.submission)
 
     def _refuse_stranded(self) -> None:
-        """Fail the attempts that no worker has come for within the limit."""
+        """Fail attempts that have waited longer than the limit without a connected worker that may take them."""
         limit, stranded = self._settings.queue_limit_seconds, []
         with self._lock:
             for shape, keys in self._waiting.items():
@@ -169,7 +169,7 @@ class OrderedExecutor(ParslExecutor):
                     del self._stranded[shape]
                     stranded.append((shape, takers))
         for shape, takers in stranded:
-            # Slurm is asked without the lock.
+            # Ask Slurm without the lock, because it may be slow.
             why = f"no worker came up within {limit:g} s: {self._why_none(shape, takers)}"
             with self._lock:
                 for key in list(self._waiting[shape]):
@@ -177,7 +177,7 @@ class OrderedExecutor(ParslExecutor):
                         self._end(key, never_started(key, self._now(), why))
 
     def _why_none(self, shape: Shape, takers: list[OrderedPool]) -> str:
-        """Why no worker comes for attempts that wait."""
+        """Why no worker comes for attempts that wait under this shape."""
         assert shape.kind is not None
         waiting = [pool for pool in takers if pool.wanted]
         if waiting:
@@ -193,7 +193,7 @@ class OrderedExecutor(ParslExecutor):
 def open_blocks(
     folder: str, settings: ExecutorSettings, cluster: Cluster | None, steps: Sequence[Step], **keys: Any
 ) -> ParslExecutor:
-    """The executor of a run on blocks: they come on order, or follow the work."""
+    """Open the executor of a run on blocks: the core orders the blocks, or their number follows the work."""
     if settings.on_order and cluster is not None:
         return OrderedExecutor(folder, settings=settings, cluster=cluster, steps=steps, **keys)
     return ParslExecutor(folder, settings=settings, cluster=cluster, **keys)

@@ -22,7 +22,7 @@ FORMER_SECONDS = 2.0
 
 
 class CurrentNumber(Iterator[int]):
-    """Gives Parsl the number of the block that the pool submits now, for the name of its allocation."""
+    """Yields the number of the block that the pool submits now; Parsl names the allocation with it."""
 
     def __init__(self) -> None:
         self.current = 0
@@ -68,7 +68,7 @@ class EarlierAllocations:
         self._again_at = 0.0
 
     def _find(self) -> dict[int, slurm.Allocation]:
-        """What Slurm has."""
+        """The newest allocation of each block that Slurm still knows."""
         prefix, found = f"resile-{self._run}-", {}
         allocations = slurm.allocations_of(self._label) if slurm.is_there() else []
         for one in sorted(allocations, key=lambda one: int(one.id)):
@@ -95,11 +95,14 @@ class EarlierAllocations:
             }
 
     def goes_on(self, number: int) -> bool:
-        """Has the allocation of a block not ended?"""
+        """Does a block have an earlier allocation that has not ended?"""
         return self._found is not None and number in self._found and not self._found[number].is_over
 
     def take_end(self, number: int) -> str:
-        """Why a block must not be submitted again: its walltime was up; empty if it must be. Forgets its allocation."""
+        """Forget the earlier allocation of a block; return its end if its walltime was up, else an empty text.
+
+        If its walltime was up, the pool must not submit the block again.
+        """
         found = self._found.pop(number, None) if self._found is not None else None
         return str(found) if found is not None and found.state == "TIMEOUT" else ""
 
@@ -115,7 +118,7 @@ class OrderedPool(Pool):
         self.former = former
         # Parsl's name of each ordered block; empty until the batch system has accepted it.
         self.wanted: dict[int, str] = {}
-        # How many attempts the connected workers can run at once.
+        # The number of attempts that the connected workers can run at once.
         self.slots = 0
         self.events: list[BlockEvent] = []
         self._workers: dict[str, set[str]] = {}
@@ -123,7 +126,7 @@ class OrderedPool(Pool):
         self._refused: set[int] = set()
 
     def _slots_on_node(self) -> str:
-        """The number of slots of a node: as the request says, else as many as fit."""
+        """The word for a node's slots: the number in the request, else as many as fit."""
         shape = self.shape
         assert shape.kind is not None
         if shape.kind.parallel:
@@ -131,7 +134,7 @@ class OrderedPool(Pool):
         return fit_word(shape.cpus, shape.memory_bytes, shape.gpus, 0)
 
     def tend(self, work: int, now: float) -> None:
-        """Note blocks that have ended, submit those that were ordered, and look at the workers of the others."""
+        """Note blocks that have ended, submit ordered blocks, and look at the connected workers."""
         del work
         assert self._executor is not None
         self._poll(now)
@@ -165,7 +168,7 @@ class OrderedPool(Pool):
         self.events.append(BlockOver(number, reason))
 
     def _end_of(self, block: Block) -> tuple[slurm.Allocation | None, str]:
-        """What the batch system says of a block that ended."""
+        """The allocation of a block that ended, if the batch system knows it, and why it ended, in words."""
         if self.settings.provider != "slurm":
             return None, ""
         try:
@@ -217,7 +220,7 @@ class OrderedPool(Pool):
         for name in [name for name, is_busy in busy.items() if not is_busy and name not in self._idle]:
             found = self._look_up(self.blocks[name])
             if found is not None and found.is_over:
-                # Its workers have exited, and Parsl has not noticed yet.
+                # The block's workers have exited, and Parsl has not noticed yet.
                 continue
             self._idle.add(name)
             self._executor._hold_block(name)

@@ -18,14 +18,14 @@ GRACE_PART = 4
 
 
 def options_of(scheduler: Scheduler) -> tuple[str, ...]:
-    """The options of a scheduler for the batch system, those that are passed on unchanged last."""
+    """The options of a scheduler for the batch system; the lines of `extra` come last, because later options count."""
     named = [f"--{name}={shlex.quote(value)}" if value else f"--{name}" for name, value in scheduler.options.items()]
     lines = (line.strip().removeprefix("#SBATCH").strip() for line in scheduler.extra.splitlines())
     return (*named, *filter(None, lines))
 
 
 def with_scheduler(shape: Shape, settings: ExecutorSettings, cluster: Cluster, step: str) -> Shape:
-    """The shape of an attempt in blocks that follow the work: of the scheduler that its step wants, if it wants one."""
+    """The shape of an attempt in blocks that follow the work, with the scheduler that its step wants, if any."""
     name = cluster.wanted.get(step)
     if name is None or settings.provider != "slurm":
         return shape
@@ -36,7 +36,7 @@ def with_scheduler(shape: Shape, settings: ExecutorSettings, cluster: Cluster, s
 
 
 def shape_of_request(cluster: Cluster, allocation: Allocation, steps: Sequence[Step]) -> Shape:
-    """The shape of the blocks of a request: each of the steps that may run there fits into them."""
+    """The shape of the blocks of a request: each step that may run there fits into it."""
     scheduler = cluster.schedulers[allocation.scheduler]
     takes = [step for step in steps if cluster.may_take(allocation.scheduler, step.name)]
     asked = [step.resources for step in takes if step.resources is not None]
@@ -60,9 +60,9 @@ def shape_of_request(cluster: Cluster, allocation: Allocation, steps: Sequence[S
 
 
 def settings_of(settings: ExecutorSettings, shape: Shape) -> ExecutorSettings:
-    """The settings of a pool: a short allocation leaves its steps less time to end.
+    """The settings of the pool for a shape: if its allocation is short, the grace is shorter too.
 
-    `nodes_per_block` are the nodes with a worker.
+    `nodes_per_block` counts the nodes of a block that have a worker.
     """
     kind = shape.kind
     if kind is None:
