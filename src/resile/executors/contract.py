@@ -26,7 +26,7 @@ Records = Literal["here", "former", "none"]
 
 
 class Share(Struct, frozen=True, gc=False):
-    """What an attempt takes of the place where it runs, besides a slot; of each of its `nodes`, if it has several."""
+    """The resources that an attempt takes in its place, besides a slot; on each of its `nodes`, if it has several."""
 
     cpus: float = 0.0
     memory_bytes: int = 0
@@ -37,17 +37,17 @@ class Share(Struct, frozen=True, gc=False):
 class Launch(Struct, frozen=True, gc=False):
     """One attempt, ready to run: bytes, because text from outside need not be valid UTF-8.
 
-    `env` is added to the environment that the executor was opened with. The executor executes `argv`
-    without a shell; if it can't execute `argv[0]`, it executes `fallback`, if there is one. If there is a `call`, a
-    thread of the engine's process or a worker process calls a Python function instead.
+    The executor adds `env` to the environment that it was opened with. It executes `argv` without a shell; if it can't
+    execute `argv[0]`, it executes `fallback`, if there is one. If there is a `call`, a thread of the engine's process
+    or a worker process calls a Python function instead.
 
     An attempt with `after` starts when all those attempts have ended by themselves with exit 0. If one of them ends in
     another way, or the executor no longer knows it, the attempt is withdrawn.
 
     The executor ends an attempt whose processes together use more than `memory_bytes`; 0 is no limit.
 
-    Where many runs share several places, the attempt goes to one that has all its `labels` and room for its `share`.
-    `step` names its step: an executor may expect that attempts of one step are alike.
+    If many runs share several places, the attempt goes to a place that has all its `labels` and room for its `share`.
+    `step` names its step: an executor may expect attempts of one step to take similar times.
     """
 
     job: int
@@ -68,7 +68,7 @@ class Launch(Struct, frozen=True, gc=False):
 
 
 class Started(Struct, frozen=True, gc=False):
-    """An attempt runs; `log` gives the offsets of its output, with lengths that are not known yet."""
+    """An attempt runs; `log` has the offsets at which its output begins, and no lengths yet."""
 
     job: int
     attempt: int
@@ -83,9 +83,9 @@ class Ended(Struct, frozen=True, gc=False):
     `reason` says why the executor terminated it: "" (it did not), "timeout", "killed" (by `kill`), "oom" (it used
     more memory than it may). `spawn_stage` says what failed with `spawn_error`: "cwd" (its directory), "exec" (its
     program), "output" (its output could not be written). `oom_kills` counts out-of-memory kills that may explain a
-    SIGKILL. `pid` is set if the start was not reported: this report then covers both. `io_bytes` is what it read from
-    and wrote to disks, where the executor knows it. `evidence` says in words why it ended, where the executor knows
-    more than these numbers.
+    SIGKILL. `pid` is set if the start was not reported: this report then covers both. `io_bytes` counts the bytes that
+    it read from and wrote to disks, if the executor knows that. `evidence` says in words why it ended, if the executor
+    knows more than these numbers.
     """
 
     job: int
@@ -131,7 +131,8 @@ class Returned(Struct, frozen=True, gc=False):
 class Withdrawn(Struct, frozen=True, gc=False):
     """An attempt never starts: `kill` or `drain` hit it in the queue, or `find` has whole records without it.
 
-    One that had `started` was ended, because the worker that ran it stopped; `why` says more about that.
+    If it had `started`, the executor ended it without a fault of its own, because its worker stopped, its nodes were
+    preempted or their time ended while it saved its work; `why` says more.
     """
 
     job: int
@@ -142,7 +143,7 @@ class Withdrawn(Struct, frozen=True, gc=False):
 
 
 class Lost(Struct, frozen=True, gc=False):
-    """An attempt had started, and how it ended is unknown; `log` is the output that is known of it."""
+    """An attempt had started, and how it ended is unknown; `log` is the known range of its output."""
 
     job: int
     attempt: int
@@ -152,7 +153,7 @@ class Lost(Struct, frozen=True, gc=False):
 
 
 class Adopted(Struct, frozen=True, gc=False):
-    """The report for a `find` of an attempt that still runs; `at` is when it started."""
+    """The answer to `find` for an attempt that still runs; `at` is when it started."""
 
     job: int
     attempt: int
@@ -172,7 +173,7 @@ def output_size(log: LogRange | None, stream: Stream) -> int:
 
 
 class OutputLost(Exception):
-    """A recorded range of output can't be read whole; `data` is what can be read of it."""
+    """A recorded range of output can't be read whole; `data` is the readable beginning."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -180,7 +181,7 @@ class OutputLost(Exception):
 
 
 def readable_output(output: OutputReader, log: LogRange | None, stream: Stream, start: int) -> bytes:
-    """Like `read_output`, for evidence: of output that is lost, what can be read of it."""
+    """Like `read_output`, for evidence: if output is lost, return the part that can be read."""
     try:
         return output.read_output(log, stream, start)
     except OutputLost as lost:
@@ -210,30 +211,32 @@ class OutputReader(EndedOutputReader, Protocol):
 class Executor(OutputReader, Protocol):
     """Starts, watches, kills and re-adopts attempts of one run, and stores their output.
 
-    `records` says what it found when it was opened: records of attempts that an executor of this boot wrote (`here`),
-    only those of another boot (`former`), or none (`none`). They are there until `close` learns that nothing is open.
+    `records` says which records of attempts the executor found when it was opened: some that were written in this boot
+    of the machine (`here`), only those of another boot (`former`), or none (`none`). The executor keeps records until
+    the engine calls `close` with `finished`.
     """
 
     records: Records
 
     def fileno(self) -> int:
-        """Readable when reports wait."""
+        """The descriptor that becomes readable when reports wait."""
 
     def start(self, launches: Sequence[Launch]) -> None:
         """Queue attempts; each starts when one of the executor's slots is free, in order."""
 
     def kill(self, job: int, attempt: int) -> None:
-        """SIGTERM, grace, SIGKILL to everything the attempt started; a queued one is withdrawn."""
+        """Send SIGTERM, after the grace SIGKILL, to all processes of the attempt; withdraw it if it is queued."""
 
     def find(self, attempts: Mapping[tuple[int, int], bool]) -> None:
         """After a resume: report the state of each of these attempts (Adopted, Ended, Withdrawn or Lost).
 
-        The value says whether the attempt is in doubt: it may have started without a record, so it is never withdrawn.
-        Ask for all attempts in doubt before the first `acknowledge`, which drops everything else.
+        The value says whether the attempt is in doubt: it may have started without a record, so the executor never
+        withdraws it. The engine must ask for all attempts in doubt before the first `acknowledge`, which drops the
+        records of all others.
         """
 
     def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:
-        """After it was opened: is the record of this end missing, which an engine has recorded and which must be here?
+        """After a resume: is the executor's record missing of an end that an engine has recorded?
 
         Then the records were cut off, and prove nothing about attempts that they do not mention.
         """
@@ -245,7 +248,7 @@ class Executor(OutputReader, Protocol):
         """Everything that happened since the last call; never blocks."""
 
     def queued_count(self) -> int:
-        """How many attempts wait for a slot, as far as the engine has read; 0 means that no start is unread."""
+        """The number of attempts that wait for a slot, as far as the engine has read; 0: it has read all starts."""
 
     def acknowledge(self) -> None:
         """Note that the engine has recorded all reports returned so far; the executor may drop them."""
@@ -255,10 +258,10 @@ class Executor(OutputReader, Protocol):
 
 
 class Scheduling(Protocol):
-    """Has the blocks of nodes that the core orders. The descriptor of the executor is readable when there are news."""
+    """Submits the blocks of nodes that the core orders; the executor's descriptor is readable when there is news."""
 
     def schedule(self, order: ScheduleNodes) -> None:
-        """Have this block: submit it to the batch system, unless it is there."""
+        """Submit this block to the batch system, unless the batch system has it already."""
 
     def take_news(self) -> list[BlockSubmitted | WorkerStarted | BlockEnded]:
-        """What became of blocks since the last call."""
+        """The events of blocks since the last call."""

@@ -1,6 +1,7 @@
-"""How many files a process may have open, and how many slots of a launcher these are enough for.
+"""The limit of open files of a process, and the number of slots for which a launcher's limit is enough.
 
-Of its limit the launcher reserves some for itself and a quarter for what attempts leave behind; slots get the rest.
+The launcher reserves some descriptors for itself, and a quarter of the rest for what attempts leave behind; slots get
+the others.
 
 Runs inside the launcher, so only built-in modules and `resource` are imported.
 """
@@ -9,9 +10,9 @@ from __future__ import annotations
 
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 
-# An engine with a launcher works with 20; a workflow with functions, files and templates takes more.
+# An engine with a launcher needs 20; a workflow with functions, files and templates needs more.
 NEEDED = 48
-# For the launcher's own files, and those that it opens for a moment.
+# The descriptors for the launcher's own files, and for files that it opens for a moment.
 RESERVED = 28
 SLOT_DESCRIPTORS = 6
 _UNLIMITED = 1 << 20
@@ -24,12 +25,12 @@ def open_files_max() -> tuple[int, int]:
 
 
 def set_soft(limit: int) -> None:
-    """Set the soft limit, of this process and of those that it starts from now on."""
+    """Set the soft limit of this process, and of the processes that it starts from now on."""
     setrlimit(RLIMIT_NOFILE, (limit, getrlimit(RLIMIT_NOFILE)[1]))
 
 
 def refuse_too_few() -> None:
-    """Refuse to drive a run with a limit that is too low for any step."""
+    """Raise ResileError if the limit is too low to drive a run."""
     soft, _ = open_files_max()
     if soft < NEEDED:
         from resile.errors import ResileError
@@ -45,5 +46,5 @@ def slots_within(limit: int) -> int:
 
 
 def leftovers_within(limit: int) -> int:
-    """How many pipes, and how many processes, of ended attempts a launcher with this limit may watch."""
+    """The number of pipes, and of processes, of ended attempts that a launcher with this limit may watch."""
     return max(1, (limit - RESERVED) // 8)

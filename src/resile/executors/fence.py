@@ -1,15 +1,16 @@
-"""Fences: an engine that lost its lease starts nothing, although it may not know that it did.
+"""Fences: an engine that has lost its lease starts nothing, even if it does not know that yet.
 
-    FOLDER/engine-NUMBER.fence    `+`: the engine with this number may start attempts; `-`, or gone: a newer one drives
+    FOLDER/engine-NUMBER.fence    `+`: the engine with this number may start attempts
+                                  `-`, or no such file: a newer engine drives the run
 
 An engine creates its own fence, then closes those of older engines, and only then looks for attempts that still run.
-The launcher and function workers look at the fence of their engine after they have written that an attempt begins and
-before they start it: so either the newer engine finds that it begins, or it never starts. Of two engines that open
-fences at once at least one sees the other's.
+The launcher and function workers first record that an attempt begins, then check the fence of their engine, and only
+then start the attempt. So either the newer engine finds the record, or the attempt never starts. If two engines create
+fences at the same time, at least one of them sees the other's.
 
-A server opens very many fences, and to make a file for each would be most of the cost of a short run. So the fences of
-its new runs are names of one file, which is always open: to close one is to remove its name, and those who obey it look
-by its name (`FenceAt`).
+A server opens very many fences, and making a file for each would be most of the cost of a short run. So the fences of
+its new runs are hard links to one file, which always says `+`. To close such a fence is to remove its name; processes
+that obey it open it by name for each check (`FenceAt`).
 
 The launcher only needs `FenceReader`, so only built-in modules are imported at the top.
 """
@@ -33,7 +34,7 @@ class FenceReader:
         self._file = -1
 
     def watch(self, path: bytes) -> None:
-        """Obey this fence from now on; one that is gone is closed."""
+        """Obey this fence from now on; if there is no such file, the fence counts as closed."""
         self.close()
         try:
             self._file = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
@@ -41,22 +42,22 @@ class FenceReader:
             self._file = -1
 
     def is_closed(self) -> bool:
-        """Has a newer engine closed the fence, so that nothing may start for the present one?"""
+        """Has a newer engine closed the fence, so that nothing may start any more for its owner?"""
         try:
             return self._file < 0 or posix.pread(self._file, 1, 0) != OPEN
         except OSError:
-            # Such as a file on a shared disk that is gone by now.
+            # On a shared disk the file may be gone by now.
             return True
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching the fence."""
         if self._file >= 0:
             posix.close(self._file)
             self._file = -1
 
 
 class FenceAt:
-    """The fence of one of many engines that a launcher serves: opened for each look, so it holds no descriptor."""
+    """The fence of one of many engines that a launcher serves; it opens the file for each check and closes it again."""
 
     def __init__(self, path: bytes) -> None:
         self._path = path
@@ -74,8 +75,8 @@ class FenceAt:
 class Fence:
     """The fence of one engine.
 
-    `number` is that of its lease. `confirm` renews the lease, and raises the store's error if another engine has it.
-    With `shared` it is one more name of that open fence, where the file system can do that.
+    `number` is the number of its lease. `confirm` renews the lease, and raises the store's error if another engine has
+    it. With `shared` the fence is a hard link to that file, if the file system allows one.
     """
 
     def __init__(self, folder: str, number: int, confirm: Callable[[], None], *, shared: str = "") -> None:
@@ -98,7 +99,7 @@ class Fence:
 
             raise ResileError("output_folder", f"can't write: {error.strerror}", where=self.path) from None
         if older:
-            # The folder may have been given to a newer engine meanwhile.
+            # A newer engine may have taken the folder meanwhile.
             present = _numbers_in(folder)
         if number not in present or max(present) > number:
             if not self._is_shared:
@@ -137,14 +138,14 @@ class Fence:
 
 
 def create_open(path: str) -> int:
-    """Create an open fence; its descriptor."""
+    """Create an open fence; return its descriptor."""
     file = posix.open(path, posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC, 0o600)
     posix.write(file, OPEN)
     return file
 
 
 def _link(shared: str, path: str) -> bool:
-    """Give a file one more name; False where the file system has no such names, or no more for this file."""
+    """Make a hard link to a file; False if the file system has no hard links, or allows no more for this file."""
     try:
         posix.link(shared, path)
     except FileExistsError:
@@ -161,13 +162,13 @@ def _numbers_in(folder: str) -> list[int]:
 
 
 def _close(path: str) -> None:
-    """Close a fence for the processes that have it open, and remove it for those that will open it."""
+    """Close a fence: write that into it for processes that have it open, and remove it for those that open it later."""
     try:
         descriptor = posix.open(path, posix.O_WRONLY | posix.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
-        # A file with other names is the fence of other engines, too: those who obey it look by its name.
+        # A file with other names is the fence of other engines, too: removing the name is enough (see `FenceAt`).
         if posix.fstat(descriptor).st_nlink == 1:
             posix.pwrite(descriptor, CLOSED, 0)
     finally:

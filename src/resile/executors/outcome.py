@@ -30,7 +30,7 @@ _STAGES = {
 
 
 class Limits(Struct, frozen=True, gc=False):
-    """What an attempt may use, for the message of one that used more; 0 is no limit."""
+    """The limits of an attempt, for the message if it exceeded one; 0 is no limit."""
 
     timeout_seconds: float = 0.0
     memory_bytes: int = 0
@@ -99,7 +99,7 @@ def message_of(
             limit = limits.timeout_seconds
             text = FAILURE_KINDS[kind].wording + (f" after {seconds(limit)}" if limit else "")
         case Kind.OOM if ended.reason and limits.memory_bytes:
-            # A cgroup of an old kernel does not say how much it was.
+            # The cgroup of an old kernel does not have the peak.
             peak = max(ended.rss_bytes_max, limits.memory_bytes)
             text = f"out of memory: it used {size(peak)}, `resources.memory` is {size(limits.memory_bytes)}"
         case Kind.CANCELED | Kind.OOM:
@@ -118,7 +118,7 @@ def seconds(value: float) -> str:
 
 
 def signal_name(number: int) -> str:
-    """SIGTERM, or `signal 35` for one without a name."""
+    """The name of a signal, such as SIGTERM; `signal 35` if it has none."""
     import signal
 
     try:

@@ -1,4 +1,4 @@
-"""Opens the output of attempts without a running executor: for `logs` of a run that is over, or an earlier epoch."""
+"""Opens the output of attempts without an executor: for `logs` of a run that is over, or of an earlier epoch."""
 
 from __future__ import annotations
 

@@ -3,13 +3,14 @@
 Overlapping secrets become one `***`, so no end of a secret shows beside another. A stream holds back only data that may
 be the beginning of a secret.
 
-A secret has many patterns (engine/secrets.py), and looking for one after the other would take longer than producing the
-output. So the text is sampled: for long patterns the eight bytes at every 16th place are looked up among the first ones
-of all patterns, at each offset; a pattern that is there can't avoid all samples. Only the few patterns that a sample
-belongs to are compared. So the time hardly depends on the number of secrets.
+A secret has many patterns (engine/secrets.py), and searching for each of them would take longer than producing the
+output. So the search samples the text: for long patterns it takes the eight bytes at every 16th place and looks them up
+in a table, which has the eight bytes at each of the first offsets of all patterns. At least one sample falls into each
+pattern in the text. The search compares only the few patterns that have the sample, so its time hardly depends on the
+number of secrets.
 
-A long encoded pattern, base64 or hexadecimal, is also found if line breaks interrupt it, as `base64` and `xxd -p` write
-it.
+The search also finds a long base64 or hexadecimal pattern if line breaks interrupt it, as in the output of `base64` and
+`xxd -p`.
 
 Runs inside the launcher, so nothing is imported.
 """
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     Code = Literal["Q", "I"]
 
 STARS = b"***"
-# How texts are sampled: bytes of a sample, the code by which a memoryview reads them, and the distance of two samples.
+# Kinds of samples: the bytes of a sample, the format by which a memoryview reads them, the distance of two samples.
 KINDS: tuple[tuple[int, Code, int], ...] = ((8, "Q", 16), (8, "Q", 8), (4, "I", 4))
-# So many shorter patterns are faster found one after the other.
+# Up to this number of patterns, searching for one after the other is faster than sampling.
 FEW = 8
-# The shortest pattern that is long; line breaks may divide it into a piece too short to be sampled, and the rest.
+# The length from which a pattern counts as long. A line break may cut off a piece that is too short for a sample, but
+# the rest of a long pattern is long enough.
 LONG_BYTES = 23
-# An encoded pattern counts also without its first bytes: in a stream those before a line break may be gone.
+# An encoded pattern also matches without this many first bytes: a stream may have passed on those before a line break.
 SKIPPED_BYTES_MAX = 2
 
 Range = tuple[int, int]
@@ -39,7 +41,7 @@ Range = tuple[int, int]
 class Patterns:
     """The texts to redact, prepared for the search; false if there are none.
 
-    In the list, those after an empty text are encoded.
+    An empty text in the list separates plain texts from encoded ones, which come after it.
     """
 
     def __init__(self, listed: Iterable[bytes]) -> None:
@@ -54,7 +56,7 @@ class Patterns:
             if len(some) > FEW or some & self.breakable:
                 left = left - some
                 self.samplers.append(Sampler(width, code, step, some, self.breakable))
-        # Those that are looked for one after the other.
+        # The texts that `find` searches one after the other.
         self.others = tuple(left)
         self.starts = _starts_of(texts, 1, LONG_BYTES)
         self.start_bytes_max = max(map(len, self.starts), default=0)
@@ -64,10 +66,10 @@ class Patterns:
         return bool(self.others or self.samplers)
 
     def find(self, text: bytes, *, is_whole: bool = False) -> tuple[list[Range], int]:
-        """The ranges of the text that contain secrets, and the place from which on the text may begin one.
+        """The ranges of the text that contain secrets, and the position from which the rest may begin another secret.
 
-        Ranges are in order, and overlapping ones are one. A range that the place cuts is left out, and moves the place
-        to its start; a whole text has no such place.
+        Ranges are in order, and overlapping ranges are joined. If a range goes beyond the position, `find` omits it and
+        returns the range's start as the position. In a whole text the position is the end.
         """
         ranges: list[Range] = []
         undecided = len(text) if is_whole else self.begun_at(text)
@@ -94,13 +96,13 @@ class Patterns:
         return merged, undecided
 
     def begun_at(self, text: bytes) -> int:
-        """Where the end of the text is a short beginning of a secret; longer ones are sampled."""
+        """Where a short beginning of a secret starts at the end of the text; samples find longer beginnings."""
         undecided = length = len(text)
         for size in range(1, min(length, self.start_bytes_max) + 1):
             if text[-size:] in self.starts:
                 undecided = length - size
         end = text[-LONG_BYTES:]
-        # Encodings have no blanks, and the line that one breaks off is long.
+        # Encoded texts have no blanks, and their lines before a line break are long.
         if self.broken_starts and (b"\n" in end or b"\r" in end) and b" " not in end:
             tail = text[-4 * LONG_BYTES :]
             joined = tail.replace(b"\r", b"").replace(b"\n", b"")
@@ -115,12 +117,12 @@ class Patterns:
 
 
 def _starts_of(texts: Iterable[bytes], least: int, below: int) -> set[bytes]:
-    """The beginnings of texts that have at least so many bytes."""
+    """The proper beginnings of texts, from `least` bytes to fewer than `below`."""
     return {text[:size] for text in texts for size in range(least, min(len(text), below))}
 
 
 class Sampler:
-    """Finds the patterns that may be in a text, by samples of one kind."""
+    """Finds candidates for patterns in a text, by samples of one kind."""
 
     def __init__(self, width: int, code: Code, step: int, texts: Iterable[bytes], breakable: frozenset[bytes]) -> None:
         self.width = width
@@ -129,7 +131,7 @@ class Sampler:
         # The patterns that a sample belongs to, with its offset in them.
         self.places: dict[int, list[tuple[bytes, int]]] = {}
         for text in texts:
-            # One sample falls into each `step` bytes; a line break may come first.
+            # Each `step` bytes of text contain a sample; a line break may interrupt the first bytes.
             count = step + (LONG_BYTES if text in breakable else 0)
             for offset in range(min(count, len(text) - width + 1)):
                 (sample,) = memoryview(text[offset : offset + width]).cast(code)
@@ -137,7 +139,7 @@ class Sampler:
         self.samples = frozenset(self.places)
 
     def hits(self, text: bytes) -> list[tuple[int, bytes, int]]:
-        """(place in the text, pattern, offset in the pattern) of every sample that a pattern has."""
+        """(position in the text, pattern, offset in the pattern) for each sample that occurs in a pattern."""
         places, step = self.places, self.step
         whole = memoryview(text)[: len(text) - len(text) % self.width].cast(self.code)
         samples = whole[:: step // self.width].tolist()
@@ -194,7 +196,7 @@ def broken_end(text: bytes, secret: bytes, at: int, offset: int) -> int:
 
 
 def broken_length(tail: bytes, size: int) -> int:
-    """How long the end of a text is that has `size` bytes beside its line breaks."""
+    """The length of the shortest end of a text that has `size` bytes besides line breaks."""
     length = size
     while len(tail[-length:].replace(b"\r", b"").replace(b"\n", b"")) < size:
         length += 1

@@ -1,10 +1,10 @@
-"""Samples of what a running attempt uses: taken from /proc, and written as records, here and on the nodes of a cluster.
+"""Samples of the memory and CPU that a running attempt uses: takes them from /proc, and writes them as records.
 
     record   "RSM1" job attempt interval_ms count length (varints) then `length` bytes, compressed
     sample   ticks since the sample before, less one; change of resident memory in 16 KiB; change of CPU percent
 
-The differences are varints, small ones in one byte; compressed, a sample takes 1 to 3 bytes. An attempt leads a session
-of its own, so all its processes have its pid as their session.
+The differences are varints, small ones in one byte; compressed, a sample takes 1 to 3 bytes. The leader of an attempt
+starts a session, so all its processes have the leader's pid as their session.
 
 Only modules of Python itself are imported, because nodes have nothing else.
 """
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 FILE = "samples"
 MAGIC = b"RSM1"
 RSS_UNIT = 16 * 1024
-# Of one attempt; at 5 s these are 27 hours. Beyond that every second sample is dropped, and the interval doubles.
+# The most samples of one attempt: 27 hours at 5 s. At that number, drop every second one and double the interval.
 SAMPLES_MAX = 20_000
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -38,7 +38,7 @@ class Watched:
         self.samples: list[Sample] = []
 
     def add(self, now: float, rss_bytes: int, cpu_ticks: int) -> None:
-        """Add a sample; the CPU percent is that since the last one."""
+        """Add a sample; its CPU percent is the mean since the last sample."""
         if not self.samples:
             self.began = self.last = now
             self.cpu_ticks = cpu_ticks
@@ -54,7 +54,7 @@ class Watched:
 
 
 def sample_sessions(sessions: frozenset[int]) -> dict[int, tuple[int, int]]:
-    """The resident bytes and the CPU ticks of the processes of these sessions, with children that have ended."""
+    """The resident bytes and the CPU ticks of these sessions; ticks include those of ended children."""
     found: dict[int, tuple[int, int]] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -69,7 +69,7 @@ def sample_sessions(sessions: frozenset[int]) -> dict[int, tuple[int, int]]:
             continue
         finally:
             os.close(descriptor)
-        # The name of the program, in parentheses, may hold anything.
+        # The name of the program, in parentheses, may contain spaces and parentheses.
         fields = text[text.rfind(b")") + 2 :].split(b" ", 22)
         if len(fields) < 22:
             continue
@@ -100,7 +100,7 @@ def encode_series(job: int, attempt: int, interval_seconds: float, samples: Sequ
 
 
 def append_series(folder: str, record: bytes) -> None:
-    """Append a record to the file of an epoch; only this user can read it."""
+    """Append a record to the samples file in this folder, which only this user can read."""
     descriptor = os.open(os.path.join(folder, FILE), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, record)
@@ -109,7 +109,7 @@ def append_series(folder: str, record: bytes) -> None:
 
 
 def _zigzag(number: int) -> int:
-    """A number with a sign as one without: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    """Map a signed number to an unsigned one: 0, -1, 1, -2 become 0, 1, 2, 3."""
     return number * 2 if number >= 0 else -number * 2 - 1
 
 
