@@ -2,13 +2,13 @@
 
     folder/launcher/   socket, TOKEN.spool, TOKEN-SLOT-N.o, TOKEN-SLOT-N.e
 
-An attempt is ours if this executor started it or found it running. Lines about our attempts become reports at once;
-lines about others are kept until `find` asks. When the launcher dies the executor reads its spool, kills the processes
-it left, and reports running attempts as lost; the next `start` gets a new launcher. It ends a launcher of an earlier
-engine that does not answer, as if it had died. An attempt may end without a `Started` before it: if its start failed,
-or if both lines come from a spool.
+An attempt is ours if this executor started it or found it running. The executor turns lines about our attempts into
+reports at once, and keeps lines about others until `find` asks for them. When the launcher dies, the executor reads its
+spool, kills the processes that it left, and reports running attempts as lost; the next `start` gets a new launcher. If
+the launcher of an earlier engine does not answer, the executor kills it, and treats it as dead. An attempt may end
+without a `Started` before it: if its start failed, or if both lines come from a spool.
 
-A newer engine takes over the launcher. The older one finds its connection closed and its fence too (fence.py): it ends.
+A newer engine takes over the launcher. The older engine finds its connection and its fence (fence.py) closed, and ends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from resile.model.folders import make_folder
 ACKNOWLEDGE_BYTES = 128 * 1024
 SEND_SECONDS_MAX = 60
 GREETING_SECONDS_MAX = 15.0
-# With the greeting less than a minute: by then the attempts of a launcher that does not answer are lost.
+# Together with the greeting less than a minute: after that the executor kills a launcher that does not answer.
 CONNECT_SECONDS_MAX = 30.0
 CONNECT_RETRY_SECONDS = 0.01
 SILENT_DEATHS_MAX = 10
@@ -67,8 +67,8 @@ class LocalExecutor(SegmentReader):
         """Open the run with this output folder.
 
         `label` names run and epoch, without spaces; `launcher` comes from `prestart`. Reports have the time since the
-        boot plus `clock_offset`. Unless it `starts` attempts it only watches those that an earlier engine left,
-        those of servers with the folders `besides` left out.
+        boot plus `clock_offset`. Without `starts` the executor only watches attempts that earlier engines left. It
+        ignores the records of the servers with the folders `besides`.
         """
         super().__init__(folder)
         self._folder = os.path.join(os.path.abspath(folder), wire.FOLDER)
@@ -82,7 +82,7 @@ class LocalExecutor(SegmentReader):
         self._socket: socket.socket | None = None
         self._token, self._inbox = "", b""
         self._received = self._reported = self._recorded = self._acknowledged = 0
-        # The next result of `reports`: for an attempt that has just started, the words of its line, at `_start_index`.
+        # The next result of `reports`. A start is here as the words of its line; `_start_index` says at which index.
         self._ready: list[Report | list[bytes] | None] = []
         self._start_index: dict[Key, int] = {}
         self._merged_index = 0
@@ -92,7 +92,7 @@ class LocalExecutor(SegmentReader):
         self._dead: list[str] = []
         self._silent_deaths = 0
         self.records: Records = "none"
-        # The launchers whose spool still has every line, unless it was cut.
+        # The tokens of launchers whose spool must still have every line.
         self._uncompacted: set[str] = set()
         self._is_woken = False
         self._epoll = select.epoll()
@@ -166,11 +166,11 @@ class LocalExecutor(SegmentReader):
         self._acknowledge_to(self._reported)
 
     def _acknowledge_to(self, reported: int) -> None:
-        """Note that the engines have recorded so many bytes of the launcher's lines."""
+        """Note that the engines have recorded the first `reported` bytes of the launcher's lines."""
         self._recorded = reported
         if self._recorded - self._acknowledged >= ACKNOWLEDGE_BYTES:
             self._acknowledge()
-        # Until the next launcher has a spool, the old one shows that none is missing.
+        # Keep dead launchers' spools until the next one has its own: without any, the records would seem to be lost.
         if self._dead and not self._ready and self._socket is not None:
             for path in self._dead:
                 with suppress(FileNotFoundError):
@@ -297,7 +297,7 @@ class LocalExecutor(SegmentReader):
     def _not_yet_reported(self, key: Key) -> int:
         """Merge the unreported start of an attempt into the report of its end; return its pid, or 0 if it was reported.
 
-        Not if a later start was merged already: starts are reported in their order.
+        If a later start was merged already, do not merge this one, because starts are reported in order.
         """
         index = self._start_index.pop(key, None)
         words = None if index is None or index < self._merged_index else self._ready[index]
@@ -351,7 +351,7 @@ class LocalExecutor(SegmentReader):
             self._take(b"")
 
     def _add_shared(self, shared: SharedRecords) -> None:
-        """Know the attempts of this run that servers have started."""
+        """Add the attempts of this run that servers have started to the known ones."""
         self._spooled = {**shared.attempts, **self._spooled}
         self._uncompacted |= shared.uncompacted
         if self.records != "here" and shared.found:
@@ -360,7 +360,7 @@ class LocalExecutor(SegmentReader):
     def _connect(self, authors: list[Author]) -> tuple[Author | None, list[bytes]]:
         """Connect to the living launcher of this run; return its author and the lines of its greeting.
 
-        Kill launchers that do not answer, because they were stopped, say: their attempts are lost.
+        Kill launchers that do not answer, for example because they were stopped; their attempts are lost.
         """
         deadline = processes.boot_seconds() + CONNECT_SECONDS_MAX
         while any(map(recovery.is_alive, authors)):
@@ -389,7 +389,7 @@ class LocalExecutor(SegmentReader):
         return None, []
 
     def _connect_once(self) -> socket.socket | None:
-        """A connection to the socket in the folder; None if no launcher listens there."""
+        """Connect to the socket in the folder; None if no launcher listens there."""
         try:
             return system_calls.connect(os.fsencode(self._folder))
         except PermissionError:
@@ -433,7 +433,7 @@ class LocalExecutor(SegmentReader):
         doubtful: list[Key] = []
         for key, in_doubt in attempts.items():
             spooled = self._spooled.pop(key, None)
-            # A number that was withdrawn is given out again, so its withdrawal proves nothing about one in doubt.
+            # The engine may start an attempt again after its withdrawal, so an old withdrawal does not settle a doubt.
             if spooled and spooled.end and not (in_doubt and isinstance(spooled.end, Withdrawn)):
                 self._report(self._mark_lost_output(spooled.end))
             elif spooled and spooled.started and self._socket and spooled.author.token == self._token:
@@ -457,18 +457,21 @@ class LocalExecutor(SegmentReader):
                 self._report(Withdrawn(*key, now))
 
     def _mark_lost_output(self, end: Ended | Withdrawn | Lost) -> Ended | Withdrawn | Lost:
-        """An end from a spool: after a power cut it may be there although the output before it is not."""
+        """Mark an end from a spool as failed if its output is missing, as after a power cut."""
         if isinstance(end, Ended) and not end.spawn_error and not self._output_of(end.job).is_whole(end.log):
             return replace(end, spawn_error=EIO, spawn_stage="output")
         return end
 
     def _output_of(self, job: int) -> SegmentReader:
-        """Reads the output of a job."""
+        """The reader of a job's output."""
         del job
         return self
 
     def _end_orphans(self, attempts: Sequence[Key], dead: str) -> set[Key]:
-        """Kill the processes of attempts of dead launchers, and of that with the token `dead`; return which had one."""
+        """Kill the processes that dead launchers, also the one with the token `dead`, left of these attempts.
+
+        Return the attempts that still had a process.
+        """
         if not attempts:
             return set()
         tokens = {os.path.basename(path).removesuffix(SUFFIX) for path in self._dead}

@@ -9,7 +9,7 @@ RECEIVE_BYTES = 256 * 1024
 
 
 def read_greeting(connection: socket.socket) -> tuple[list[bytes], bytes]:
-    """The lines that a launcher sends a new engine, and the data after them; nothing if it refuses or dies."""
+    """Read the lines that a launcher sends a new engine, and the data after them; both empty if it refuses or dies."""
     text = b""
     try:
         while (end := text.find(b"\n" + wire.GREETING_END)) < 0:

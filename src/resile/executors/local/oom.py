@@ -1,4 +1,4 @@
-"""Did the kernel kill a process because memory ran out? By the counters of the memory cgroup, or the kernel's log.
+"""Finds out whether the kernel killed a process because memory ran out, from cgroup counters or the kernel's log.
 
     cgroup v1   memory.oom_control   `oom_kill N`
     cgroup v2   memory.events        `oom_kill N`
@@ -58,7 +58,7 @@ def parse_counter(text: bytes) -> int:
 
 
 class OomCounter:
-    """Counts the kernel's out-of-memory kills since the last attempt that a foreign SIGKILL ended."""
+    """Counts the kernel's out-of-memory kills, and decides which SIGKILLs of attempts they explain."""
 
     def __init__(self) -> None:
         mounts = read_file(b"/proc/self/mountinfo", TABLE_BYTES_MAX)
@@ -74,8 +74,8 @@ class OomCounter:
     def kills(self, pid: int, now: float, started: float) -> int:
         """The number of out-of-memory kills that may explain the end of this attempt; times are monotonic.
 
-        When several attempts are killed at once, the first call sees the counter raised for all of them; the other
-        kills are left to the other attempts for a moment.
+        If the kernel kills several attempts at once, the first call sees the counter raised for all of them. It keeps
+        the other kills for SHARE_SECONDS, for the calls about the other attempts.
         """
         value = self.read()
         fresh, self.seen = value - self.seen, value
@@ -89,7 +89,7 @@ class OomCounter:
 
 
 def kernel_says_killed(pid: int, started: float) -> bool:
-    """Does the kernel's log have an out-of-memory kill of this process since then?"""
+    """Does the kernel's log have an out-of-memory kill of this process since `started`?"""
     try:
         log = posix.open(b"/dev/kmsg", posix.O_RDONLY | posix.O_NONBLOCK | posix.O_CLOEXEC)
     except OSError:
@@ -107,7 +107,10 @@ def kernel_says_killed(pid: int, started: float) -> bool:
 
 
 def record_names(record: bytes, victim: bytes, started: float) -> bool:
-    """Is this record of the kernel's log (`priority,seq,microseconds,flags;text`) about this victim, and since then?"""
+    """Is this record of the kernel's log an out-of-memory kill of this victim, not from before `started`?
+
+    A record is `priority,seq,microseconds,flags;text`.
+    """
     head, _, text = record.partition(b";")
     fields = head.split(b",")
     if victim not in text or b"ut of memory" not in text or len(fields) < 3 or not fields[2].isdigit():

@@ -1,4 +1,4 @@
-"""Start a launcher before anything else is known, so that its start overlaps with the engine's own.
+"""Starts a launcher before the engine knows its settings, so that its start overlaps with the engine's own.
 
     prestart()          at once: a process that waits for frames on a socket pair
     LocalExecutor(...)  later: sends it the folder, the environment and the first attempts
@@ -25,7 +25,7 @@ _BOOT = (
     "from resile.executors.local.launcher.main import main\n"
     "main()\n"
 )
-# While there is no process for a launcher, try again; less than a lease lasts.
+# How long to try again while the system has no process for a launcher; shorter than a lease.
 SECONDS_MAX = 15.0
 AGAIN_SECONDS = 0.1
 _children: set[int] = set()
@@ -68,7 +68,7 @@ def prestart() -> Prestarted:
 
 
 def _refuse_ignored_children() -> None:
-    """Refuse to start where SIGCHLD is ignored: the launcher inherits that, and the system drops all exit codes."""
+    """Refuse to start if this process ignores SIGCHLD: the launcher would inherit that and get no exit codes."""
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         from resile.errors import ResileError
 
@@ -85,7 +85,7 @@ def _explain(error: OSError) -> Exception:
 
 
 def reap() -> None:
-    """Reap the launchers that have exited; others go on."""
+    """Reap the launchers that have exited."""
     for pid in tuple(_children):
         try:
             done = os.waitpid(pid, os.WNOHANG)[0]

@@ -1,10 +1,10 @@
-"""Which processes belong to an attempt, and how to end exactly those.
+"""Finds the processes that belong to an attempt, and ends exactly those.
 
 An attempt's leader starts a session of its own, and everything it starts inherits the attempt's tag
-`RESILE_ATTEMPT=token:job:attempt` in its environment. A process belongs to the attempt when it carries the tag,
-is in the leader's session or group while the leader's pid is known to be the leader's, or descends from one
-that belongs. A signal goes through a pidfd that is opened before the start time is compared, so a pid that the
-kernel has given to another process in the meantime is never hit.
+`RESILE_ATTEMPT=token:job:attempt` in its environment. A process belongs to the attempt if it has the tag, if it is in
+the leader's session or group (while the leader's pid surely is the leader's), or if its parent belongs to the attempt.
+To signal a process, this module opens a pidfd, then compares the start time, then signals through the pidfd. So it
+never signals another process to which the kernel has given the pid in the meantime.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -110,7 +110,7 @@ def boot_id() -> bytes:
 
 
 def is_leader(entry: Process | None, spawned_at_boot_seconds: float) -> bool:
-    """Is this the process that was spawned just before that time, not a later one with the same pid?"""
+    """Did this process start just before that time, so that it is the leader and no later process with its pid?"""
     if entry is None:
         return False
     age = spawned_at_boot_seconds - entry.start_ticks / TICKS_PER_SECOND
@@ -137,8 +137,8 @@ def members_of(
 ) -> dict[int, Process]:
     """The living processes of an attempt; `known` maps pid -> start of those seen before, and is updated.
 
-    Once the leader has been reaped the kernel may give its pid to another process. From then on only the tag, the known
-    processes, and orphans that this process adopted from the leader's session count.
+    Once the leader has been reaped, the kernel may give its pid to another process. From then on, processes count only
+    if they have the tag, are known, or are orphans of the leader's session that this process adopted; and descendants.
     """
     me = posix.getpid()
     seeds = set()
@@ -200,7 +200,7 @@ def end_orphans(attempts: dict[bytes, tuple[int, float] | None]) -> set[bytes]:
 
 
 def kill_all(found: Iterable[Process], deadline: float) -> None:
-    """SIGKILL these processes, and wait until they are gone, or until that time of the monotonic clock."""
+    """SIGKILL these processes, and wait until they are gone, but not past `deadline` of the monotonic clock."""
     for descriptor in [send(entry, signal.SIGKILL) for entry in found]:
         if descriptor >= 0:
             waiting = select.poll()

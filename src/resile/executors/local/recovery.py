@@ -1,7 +1,7 @@
 """Recovery from a launcher's death: the reading side of the spool (wire.py has its lines).
 
-A spool may end in half a line if its launcher was killed; the launcher sent that line to no engine, so it is ignored.
-After a power cut it may be gone, or short, or hold lines that were never written whole, which are ignored too.
+If a launcher was killed, its spool may end in half a line, which it sent to no engine; the reader ignores that. After a
+power cut the spool may be gone or short, or contain damaged lines, which the reader ignores too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEADER = (wire.HEADER.decode(), str(wire.VERSION))
 
 
 class Author(Struct, frozen=True):
-    """The launcher that writes a spool: its process, known by its start and the machine's boot, and the run's label."""
+    """The launcher that writes a spool: its process, identified by start and boot, and the label of its run."""
 
     token: str
     pid: int
@@ -34,7 +34,7 @@ class Author(Struct, frozen=True):
 class SpooledAttempt(Struct):
     """The lines of a spool about one attempt; `born` is the boot time at which its leader was spawned.
 
-    The launcher of a server knows the attempt by a job number with this `profile` above its own.
+    In the launcher of a server, the job number of the attempt has this `profile` in its upper bits.
     """
 
     author: Author
@@ -45,7 +45,7 @@ class SpooledAttempt(Struct):
 
 
 def renumber(spooled: SpooledAttempt, job: int, profile: int) -> SpooledAttempt:
-    """An attempt of a server's launcher, under the number that its job has in its own run."""
+    """The records of an attempt in a server's launcher, with the number that its job has in its own run."""
     started = None if spooled.started is None else replace(spooled.started, job=job)
     end = None if spooled.end is None else replace(spooled.end, job=job)
     return SpooledAttempt(spooled.author, started, spooled.born, end, profile)
@@ -68,7 +68,7 @@ def decode_author(line: bytes) -> Author | None:
 
 
 def is_alive(author: Author) -> bool:
-    """Does the launcher that wrote a spool still run, and not another process with its pid?"""
+    """Does the launcher that wrote a spool still run? Another process with its pid does not count."""
     entry = processes.read_process(author.pid) if author.boot == processes.boot_id().decode() else None
     return entry is not None and entry.alive and entry.start_ticks == author.start_ticks
 
@@ -94,7 +94,7 @@ def fold(lines: list[bytes], author: Author, spooled: dict[Key, SpooledAttempt])
         try:
             _fold_line(words, author, spooled)
         except (ValueError, IndexError, TypeError):
-            # Half of a line, or what a disk had there before.
+            # A part of a line, or old data of the disk.
             continue
 
 
@@ -121,7 +121,7 @@ def read_spool(path: str) -> tuple[Author | None, list[bytes]]:
 
 
 def has_all_lines(path: str, lines: list[bytes]) -> bool:
-    """Must every line of its launcher be in this spool? Not if it was compacted, or the disk had no room for it."""
+    """Must this spool have every line of its launcher? Not if the launcher compacted it, or the disk was full."""
     try:
         return wire.COMPACTED not in lines and stat.S_IMODE(os.stat(path).st_mode) != INCOMPLETE_MODE
     except FileNotFoundError:
@@ -132,6 +132,6 @@ def find_end(path: str, job: int, attempt: int) -> Ended | None:
     """The end of an attempt, if the launcher has already written it to this spool."""
     _, lines = read_spool(path)
     beginning = b"%s %s " % (wire.ENDED, wire.key_of(job, attempt))
-    # The line of a checked spool ends in its checksum.
+    # In a checked spool a line ends with a checksum.
     found = (line.partition(b" #")[0] for line in lines if line.startswith(beginning))
     return next((wire.read_ended(line.split()) for line in found), None)

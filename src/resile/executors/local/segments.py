@@ -1,8 +1,8 @@
-"""Segment files: the output of attempts, each a byte range of the files of its slot or worker.
+"""Reads segment files, which contain the output of attempts: each has a byte range in the files of its slot or worker.
 
     FOLDER/SEGMENT.o   stdout of one attempt after the other          FOLDER/SEGMENT.e   stderr
 
-A log range names the segment and an offset and a length for each stream. Only this module opens segments to read.
+A log range names the segment, and has an offset and a length for each stream. Only this module opens segments to read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resile.model.folders import create_file
 _ENDINGS: dict[Stream, str] = {"out": ".o", "err": ".e"}
 
 
-# The first letter of the name of a worker's segment; those of launchers begin with a hexadecimal digit.
+# The names of workers' segments begin with this letter, those of launchers' segments with a hexadecimal digit.
 _WORKER = "w"
 
 
@@ -30,7 +30,7 @@ def segment_of_worker(token: str, name: str) -> str:
 
 
 def worker_of(log: LogRange | None) -> str | None:
-    """The name of the worker that an attempt with this output ran on; None for an attempt on the engine's machine."""
+    """The name of the worker that wrote this output; None for an attempt that did not run on a worker."""
     token, _, name = os.path.basename(log.segment if log is not None else "").partition("-")
     return name if token.startswith(_WORKER) else None
 
@@ -54,7 +54,7 @@ class SegmentReader:
         return data
 
     def is_whole(self, log: LogRange) -> bool:
-        """Are the files of a range as long as they must be?"""
+        """Are the files of a range long enough to contain it?"""
         ends = {"out": log.out_offset + log.out_length, "err": log.err_offset + log.err_length}
         try:
             return all(
@@ -65,9 +65,9 @@ class SegmentReader:
             return False
 
     def sync_output(self, logs: Iterable[LogRange]) -> None:
-        """Flush the files of these ranges; with a file that is new, also the folders that lead to it.
+        """Flush the files of these ranges; for a new file also flush the folders that lead to it.
 
-        It passes over a file that is gone: a step that needs its output fails.
+        It ignores missing files: a step that needs their output will fail.
         """
         paths = {self._path(log.segment, stream) for log in logs for stream in _ENDINGS if output_size(log, stream)}
         folders: dict[str, None] = {}
@@ -89,9 +89,9 @@ class SegmentReader:
     def follow_output(self, log: LogRange, stream: Stream, start: int, length: int, *, job: int, attempt: int) -> bytes:
         """Bytes of one stream of an attempt that may still run.
 
-        While it runs everything after its offset is its own output. The launcher writes its end to the spool before
-        another attempt can append to the segment, so this looks up the end after the read, and drops the data behind
-        it.
+        While the attempt runs, everything after its offset is its own output. The launcher writes the attempt's end to
+        the spool before another attempt can append to the segment. So this method first reads, then looks for the end
+        in the spool, and drops data beyond it.
         """
         data = self._read(log, stream, start, length)
         folder, name = os.path.split(log.segment)
@@ -105,7 +105,7 @@ class SegmentReader:
         return data if ended is None else data[: max(0, output_size(ended.log, stream) - start)]
 
     def _read(self, log: LogRange, stream: Stream, start: int, length: int) -> bytes:
-        """Bytes of a segment, from the attempt's offset on; none if the segment is gone."""
+        """Read bytes of an attempt's range; `start` counts from its offset. Empty if the segment is gone."""
         if length <= 0:
             return b""
         try:
@@ -120,7 +120,7 @@ class SegmentReader:
 
 
 def _open(path: str) -> BinaryIO:
-    """Open a segment. One of a worker may be a link into a shared folder: to that very file, and to none behind it."""
+    """Open a segment; if it is a worker's link into a shared folder, refuse one that leads through further links."""
     file = open(path, "rb")  # noqa: SIM115
     if not os.path.basename(path).startswith(_WORKER) or not os.path.islink(path):
         return file
@@ -139,7 +139,7 @@ def _copy(source: str, there: str) -> None:
 
 
 def link_output(folder: str, log: LogRange, target: str, prefix: str) -> LogRange:
-    """Give another epoch the output of an attempt: its range there, in links to the segments, or in copies of them."""
+    """Give another epoch the output of an attempt: hard-link its segments, or copy them; return the range there."""
     segment = f"{prefix}_{log.segment.replace(os.sep, '_')}"
     for ending in _ENDINGS.values():
         source, there = os.path.join(folder, log.segment + ending), os.path.join(target, segment + ending)
@@ -149,7 +149,7 @@ def link_output(folder: str, log: LogRange, target: str, prefix: str) -> LogRang
                     raise OSError("a link to a link would be trusted later")
                 os.link(source, there)
             except OSError:
-                # Another file system, or one without links, or a worker's file in a shared folder.
+                # The target is on another file system, or has no hard links, or the source is a worker's link.
                 _copy(source, there)
     return LogRange(segment, log.out_offset, log.out_length, log.err_offset, log.err_length)
 

@@ -1,7 +1,7 @@
 """The local executor of a server: one launcher for the attempts of many runs.
 
-A job has a number that is unique over all runs (shared_records.py). Its upper part is the number of a profile, which
-says what the attempts of the run share. The launcher keeps a line until the run it is about has recorded it.
+Jobs have numbers that are unique over all runs (shared_records.py). The upper bits of such a number are the number of a
+profile, which has the settings that the run's attempts share. The launcher keeps a line until its run has recorded it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from resile.executors.local.spool import SUFFIX
 
 
 class ServerExecutor(LocalExecutor):
-    """The executor of commands of all runs; see the Executor contract for the methods that all have."""
+    """Executes the commands of all runs of a server; see the Executor contract for the common methods."""
 
-    # Frames about profiles, which go with the next attempts.
+    # Frames about profiles, which `start` sends before the next attempts.
     _unsent: list[bytes]
 
     def _configure(self) -> None:
@@ -29,7 +29,7 @@ class ServerExecutor(LocalExecutor):
         super()._configure()
 
     def start(self, launches: Sequence[Launch]) -> None:
-        """Queue attempts, after what is new about their profiles."""
+        """Send new and forgotten profiles to the launcher, then queue attempts."""
         if self._socket is not None and self._unsent:
             self._send(b"".join(self._unsent))
             self._unsent.clear()
@@ -45,7 +45,7 @@ class ServerExecutor(LocalExecutor):
         secrets: Sequence[bytes],
         env: Mapping[bytes, bytes],
     ) -> None:
-        """Define what the attempts share whose jobs have this number above their own: `folder` is their epoch's."""
+        """Define a profile: the settings of attempts whose job numbers have it; `folder` is their epoch's folder."""
         segments = os.path.join(os.path.abspath(folder), wire.FOLDER)
         pairs = [name + b"=" + value for name, value in env.items()]
         frame = wire.profile_frame(profile, os.fsencode(fence), os.fsencode(segments), directory, secrets, pairs)
@@ -54,11 +54,11 @@ class ServerExecutor(LocalExecutor):
         self._send_soon(frame)
 
     def know_folder(self, profile: int, folder: str) -> None:
-        """Know where the output is of attempts that an earlier engine started with this profile."""
+        """Note the folder with the output of attempts that an earlier engine started with this profile."""
         self._epoch_folders[profile] = folder
 
     def forget(self, profile: int) -> None:
-        """Start no attempt with this profile any more."""
+        """Drop a profile: no attempt with it will start any more."""
         self._epoch_folders.pop(profile, None)
         if self._profiles.pop(profile, None) is not None:
             self._send_soon(wire.forget_frame(profile))
@@ -74,21 +74,21 @@ class ServerExecutor(LocalExecutor):
 
     @property
     def reported_bytes(self) -> int:
-        """How much of what the launcher sent `reports` has returned so far."""
+        """The bytes of the launcher's lines that `reports` has handled so far."""
         return self._reported
 
     def spooled_keys(self) -> set[tuple[int, int]]:
-        """The attempts of earlier engines for which nothing has asked yet."""
+        """The attempts of earlier engines that no run has asked for yet."""
         return set(self._spooled)
 
     def has_attempts(self) -> bool:
-        """Are there attempts that run, that have reports to read, or that earlier engines left and no run asked for?"""
+        """Does an attempt run, wait with a report, or is there a record that no run has asked for?"""
         return bool(self._ours or self._ready or self._spooled)
 
     def leave(self, keys: set[Key]) -> None:
-        """Give these attempts up, because the engine of their run does: the next one finds them again.
+        """Give these attempts up because the engine of their run stops; the run's next engine finds them again.
 
-        The spool has what the launcher said of them, also where it was passed on and not recorded.
+        This reads their records from the spool, which also has reports that the engine took and did not record.
         """
         self._receive()
         for key in keys:
@@ -103,13 +103,13 @@ class ServerExecutor(LocalExecutor):
                 self._spooled |= {key: spooled for key, spooled in found.items() if key in keys}
 
     def drop_spooled(self, jobs: set[int]) -> None:
-        """Forget what earlier engines left of these jobs: it is recorded, or another engine has it."""
+        """Forget the records of these jobs, because an engine has recorded them or another engine has the run."""
         self._spooled = {key: spooled for key, spooled in self._spooled.items() if key[0] not in jobs}
 
     def acknowledge_to(self, reported_bytes: int) -> None:
-        """Note that the runs have recorded the first so many bytes of what the launcher sent.
+        """Note that the runs have recorded the first `reported_bytes` of the launcher's lines.
 
-        While there are records of earlier engines for which nothing has asked yet, the launcher must keep all lines.
+        While there are records of earlier engines that no run has asked for, the launcher must keep all lines.
         """
         if not self._spooled:
             self._acknowledge_to(min(reported_bytes, self._reported))

@@ -1,12 +1,12 @@
-"""What the launcher of a server wrote down about the attempts of one run.
+"""The records that the launchers of servers have of the attempts of one run.
 
-    FOLDER-OF-EPOCH/servers     a line for each server that drove the epoch: the run's profile there, and its folder
-    FOLDER-OF-SERVER/pointer    the same for all runs: `+` instead of the profile, which is then that of the folder
+    FOLDER-OF-EPOCH/servers     a line for each server that drove the epoch: the run's profile there, its folder
+    FOLDER-OF-SERVER/pointer    one such line for all new runs, with `+` for the profile: the epoch's folder names it
     FOLDER-OF-SERVER/launcher/  the spools; a line about an attempt has the run's profile in the number of its job
 
-A server writes its folder down before it starts anything. So an engine that takes the run over later, in whichever
-process, finds the ends that were recorded, and never takes an attempt that runs there for one that did not start.
-In the folder of a new run this is one more name of the server's `pointer`: making a file for each run would cost more.
+A server records its folder there before it starts any attempt of the run. So any later engine of the run finds the
+recorded ends, and never mistakes an attempt that runs there for one that did not start. In the folder of a new run,
+`servers` is a hard link to the server's `pointer`, because making a file for each run would cost more.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ def epoch_of(profile: int) -> int:
 
 
 def widen(profile: int, job: int) -> int:
-    """The number of a job among those of all runs."""
+    """The number of a job that is unique over all runs."""
     return profile << wire.JOB_BITS | job
 
 
 def narrow(job: int) -> tuple[int, int]:
-    """The profile and the job's own number in a number among those of all runs."""
+    """The profile, and the number of the job in its own run, from a number that is unique over all runs."""
     return job >> wire.JOB_BITS, job & _JOB_MASK
 
 
 def servers_of(folder: str, besides: Collection[str] = ()) -> dict[str, int]:
-    """The folders of the servers that drove an epoch, which has this folder, each with its profile for the run.
+    """The folders of the servers that drove the epoch with this folder, each with the epoch's profile there.
 
-    Those of the servers with the folders `besides` are left out.
+    Servers with the folders `besides` are left out.
     """
     try:
         with open(os.path.join(folder, POINTER), encoding="utf-8", errors="surrogateescape") as file:
@@ -71,16 +71,16 @@ def servers_of(folder: str, besides: Collection[str] = ()) -> dict[str, int]:
 
 
 def _profile_in(folder: str) -> int:
-    """The profile of the epoch that has this folder, such as wf7_r1."""
+    """The profile of an epoch, from the name of its folder, such as wf7_r1."""
     run, _, epoch = os.path.basename(folder).removeprefix("wf").partition("_r")
     return profile_of(int(run), int(epoch)) if run.isdigit() and epoch.isdigit() else 0
 
 
 def write_down(folder: str, server: str, profile: int) -> None:
-    """Write down that the server with that folder drives the epoch that has this one."""
+    """Record in the epoch's `folder` that this server drives it; `server` is the server's folder."""
     known = servers_of(folder)
     if server not in known:
-        # A new file: the one that is there may be that of other runs, too.
+        # Make a new file: the present one may be a hard link that other runs share.
         path = os.path.join(folder, POINTER)
         with create_file(f"{path}.new") as file:
             for name, number in {**known, server: profile}.items():
@@ -89,14 +89,14 @@ def write_down(folder: str, server: str, profile: int) -> None:
 
 
 def write_down_new(folder: str, server: str, profile: int) -> None:
-    """As `write_down`, in the folder of a new run."""
+    """Like `write_down`, for a new run: make a hard link to the server's `pointer` if possible."""
     shared, path = os.path.join(server, SHARED_POINTER), os.path.join(folder, POINTER)
     try:
         os.link(shared, path)
     except FileExistsError:
         write_down(folder, server, profile)
     except OSError:
-        # There is none yet, it has as many names as a file can have, or the file system has no such names.
+        # There is no `pointer` yet, or it has as many links as a file can have, or the file system has no hard links.
         write_down(folder, server, profile)
         with create_file(f"{shared}.new") as file:
             file.write(b"%s %s\n" % (OWN.encode(), os.fsencode(server)))
@@ -104,7 +104,7 @@ def write_down_new(folder: str, server: str, profile: int) -> None:
 
 
 def find_end(folder: str, token: str, job: int, attempt: int) -> Ended | None:
-    """The end of an attempt that a server's launcher with this token started, if that has written it down."""
+    """The end of an attempt, if the server's launcher with this token has recorded it."""
     for server, profile in servers_of(folder).items():
         spool = os.path.join(server, wire.FOLDER, token + SUFFIX)
         ended = recovery.find_end(spool, widen(profile, job), attempt)
@@ -120,7 +120,7 @@ class SharedRecords:
         self.attempts: dict[Key, SpooledAttempt] = {}
         self.found = False
         self.of_this_boot = False
-        # The launchers whose spool still has every line, unless it was cut.
+        # The tokens of launchers whose spool must still have every line.
         self.uncompacted: set[str] = set()
         boot = processes.boot_id().decode()
         for server, profile in servers.items():

@@ -1,13 +1,14 @@
-"""The launcher's spool: every line that it sent an engine and that no engine has recorded yet.
+"""The launcher's spool: it has every line that the launcher sent to an engine and that no engine has recorded yet.
 
     TOKEN.spool   the lines of wire.py; the first names the launcher
 
 The engine creates the file, with its first line, before it sends its launcher any frame, so that the next engine knows
-the launcher even if that has not started work yet. From then on only the launcher writes.
+the launcher even if the launcher has not started work yet. From then on only the launcher writes.
 
-The lines of running attempts stay until they end, even if acknowledged. When enough is acknowledged the launcher writes
-a new file and renames it, so that a reader sees the old one or the new one. The file outlives the launcher and the
-engine. It may not outlive the machine: after another boot only the ends in it count (recovery.py).
+The lines of a running attempt stay until it ends, even if the engine has acknowledged them. When the engine has
+acknowledged enough, the launcher writes a new file and renames it, so that a reader sees the old file or the new one.
+The file outlives the launcher and the engine. It may not outlive the machine: after another boot only the ends in it
+count (recovery.py).
 
 The spool of a node of a cluster is on a shared disk: its header has `CHECKED_VERSION`, each line ends in a checksum.
 
@@ -48,9 +49,9 @@ class Spool:
         self.pending = b""
 
     def append(self, lines: bytes) -> bool:
-        """Append lines in one write; False if the disk is full (they are kept and written later).
+        """Append lines in one write; False if the disk is full: the spool keeps the lines and writes them later.
 
-        While lines are missing the file can't be written to by its mode: so an engine knows that they were never there.
+        While lines are missing, the file has INCOMPLETE_MODE, by which an engine knows that.
         """
         if self.is_checked:
             lines = b"".join([with_checksum(line) for line in lines.splitlines()])
@@ -70,7 +71,7 @@ class Spool:
         return posix.pread(self.descriptor, self.size - len(self.pending), 0) + self.pending
 
     def acknowledge(self, received: int, running: Iterable[bytes], last: bool = False) -> None:
-        """Drop the first `received` bytes that the engine received since it connected, once they are many."""
+        """Note that the engine has recorded the first `received` bytes since it connected; compact if they are many."""
         self.finished = last
         self.acknowledged = min(self.size, max(self.acknowledged, self.base + received))
         if self.acknowledged >= COMPACT_BYTES and not self.pending:
@@ -100,9 +101,9 @@ class Spool:
         self.size += moved
 
     def close(self) -> None:
-        """Remove the spool, because the launcher exits, if an engine has recorded all of it and nothing is open.
+        """When the launcher exits: remove the spool if an engine has recorded all of it and no attempt is open.
 
-        A run that goes on finds the spool, so that it can tell attempts that never started from records that are gone.
+        Else the spool stays, so that the run's next engine can tell attempts that never started from lost records.
         """
         if self.finished and self.acknowledged == self.size:
             posix.unlink(self.path)

@@ -1,4 +1,4 @@
-"""The messages between the engine and its launcher, and the lines of the launcher's spool: their only codec.
+"""Encodes and decodes the messages between the engine and its launcher, and the lines of the launcher's spool.
 
 Engine to launcher: frames. A frame is a length of four bytes, big-endian, and fields separated by NULs, which neither
 arguments nor environment can contain:
@@ -15,8 +15,8 @@ arguments nor environment can contain:
     T                  kill everything and exit
 
 The launcher serves the engine with the greatest `number`, and looks at its `fence` before each start (fence.py).
-`after` names attempts as `job attempt,job attempt`: this one waits for all of them (start_after.py). The profile of an
-attempt is in the number of its job, above the bits of the job's own number: 0 is what the first frame says.
+`after` names attempts as `job attempt,job attempt`: this one waits for all of them (start_after.py). The upper bits of
+an attempt's job number are its profile; profile 0 has the settings of the first frame.
 
 Launcher to engine, and launcher to spool: lines of words.
 
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 VERSION = 1
 LENGTH_BYTES = 4
 FRAME_BYTES_MAX = 64 * 1024 * 1024
-# The folder of the launcher's files in the folder of an epoch; log ranges name their segments with it.
+# The folder for the launcher's files in the folder of an epoch; the names of segments in log ranges begin with it.
 FOLDER = "launcher"
 
 CONFIGURE, START, KILL, DRAIN, ACKNOWLEDGE, TERMINATE = b"C", b"S", b"K", b"D", b"A", b"T"
 DEFINE, FORGET = b"P", b"Q"
-# The bits of a job's own number; those above them are the profile's.
+# The lower bits of a job's number in the launcher, which are its number in its own run; those above are its profile.
 JOB_BITS = 32
 HEADER, BEGINS, STARTED, ENDED, WITHDRAWN, LOST, GREETING_ENDS = b"H", b"B", b"S", b"E", b"W", b"L", b"R"
 GREETING_END = GREETING_ENDS + b"\n"
 COMPACTED = b"C"
 ABOUT_ATTEMPTS = frozenset((BEGINS, STARTED, ENDED, WITHDRAWN, LOST))
 _NONE = b"-"
-# The words of an E line of a launcher that did not count what was read and written.
+# The words in an E line of an old launcher, which did not count the bytes that attempts read and wrote.
 _ENDED_WORDS = 17
 _OF_STARTS = (BEGINS + b" ", STARTED + b" ")
 
@@ -69,7 +69,7 @@ def key_of(job: int, attempt: int) -> bytes:
 
 
 class Start:
-    """One attempt that the launcher is to start, from the fields of a START frame.
+    """One attempt that the launcher must start, from the fields of a START frame.
 
     `env` holds `NAME=value`, `after` holds keys.
     """
@@ -122,7 +122,7 @@ def configure_frame(
     secrets: Iterable[bytes],
     env: list[bytes],
 ) -> bytes:
-    """The frame that opens a connection; `token` and `folder` count only for a launcher that has none yet."""
+    """The first frame of a connection; a launcher takes `token` and `folder` from its first engine only."""
     hidden = [secret.hex().encode() for secret in secrets]
     own = (b"%d" % number, fence, token, folder, b"%d" % slots, b"%.6f" % offset, directory)
     return frame(CONFIGURE, *own, b"%d" % len(hidden), *hidden, *env)
@@ -131,7 +131,7 @@ def configure_frame(
 def profile_frame(
     profile: int, fence: bytes, folder: bytes, directory: bytes, secrets: Iterable[bytes], env: list[bytes]
 ) -> bytes:
-    """The frame that defines a profile; `folder` is that of the segments."""
+    """The frame that defines a profile; `folder` is the folder of its segments."""
     hidden = [secret.hex().encode() for secret in secrets]
     return frame(DEFINE, b"%d" % profile, fence, folder, directory, b"%d" % len(hidden), *hidden, *env)
 
@@ -166,7 +166,7 @@ def start_frame(launch: Launch) -> bytes | None:
 
 
 def kill_frame(job: int, attempt: int, grace_seconds: float | None = None) -> bytes:
-    """The frame that ends an attempt, or withdraws it; with the grace that it then has, if not its own."""
+    """The frame that ends or withdraws an attempt; `grace_seconds` replaces the attempt's own grace."""
     grace = [] if grace_seconds is None else [b"%.6f" % grace_seconds]
     return frame(KILL, b"%d" % job, b"%d" % attempt, *grace)
 
@@ -179,7 +179,7 @@ def acknowledge_frame(count: int, last: bool = False) -> bytes:
     return frame(ACKNOWLEDGE, b"%d" % count, b"%d" % last)
 
 
-# --- frames, read by the launcher; the functions raise ValueError or IndexError where a frame is malformed
+# --- frames, read by the launcher; the functions raise ValueError or IndexError if a frame is malformed
 
 
 def take_frames(inbox: bytearray) -> Iterator[list[bytes]]:
@@ -263,10 +263,11 @@ def ended_line(
     output_errno: int,
     oom_kills: int,
 ) -> bytes:
-    """An attempt is over; `usage` is wait status, CPU seconds, bytes of memory and of reading and writing, `log` the
-    segment and two offsets and lengths.
+    """The line of an attempt that is over.
 
-    `reason` says why the launcher terminated it, `output_errno` why its output could not be written.
+    `usage` is wait status, CPU seconds, bytes of memory, bytes read and written. `log` is the segment, then offset and
+    length of each stream. `reason` says why the launcher terminated the attempt, `output_errno` why its output could
+    not be written.
     """
     stage = b"output" if output_errno else _NONE
     status, cpu_seconds, rss_bytes_max, io_bytes = usage
@@ -309,7 +310,7 @@ def decode_pid(words: list[bytes]) -> int:
 
 
 def decode_born(words: list[bytes]) -> float:
-    """When the process of an S line was spawned, in seconds since the boot."""
+    """The time, in seconds since the boot, at which the process of an S line was spawned."""
     return float(words[5])
 
 
@@ -325,7 +326,7 @@ def read_ended(words: list[bytes], pid: int = 0) -> Ended:
     """The report of an E line; `pid` is set if it also covers the start."""
     from resile.executors.contract import Ended
 
-    # An older launcher, which may still run, does not say what was read and written.
+    # An older launcher, which may still run, does not count the bytes read and written.
     words = words if len(words) > _ENDED_WORDS else [*words, b"0"]
     _, job, attempt, started, at, status, cpu, rss, *log, reason, errno, stage, oom, io_bytes = words
     return Ended(

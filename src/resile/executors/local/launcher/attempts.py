@@ -1,4 +1,4 @@
-"""The attempts of a launcher: queued, running in slots, being terminated, over.
+"""Takes the attempts of a launcher from the queue through their slots to their end.
 
     queue --fill_slots--> assign --> spawn --> started --(leader exits)--> leader_exited --> finish --> the next attempt
                                                   |                              |
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 LISTEN_AFTER_SECONDS = 0.005
 CHECK_AGAIN_SECONDS = 0.1
-# The unit in which the kernel counts what a process reads and writes.
+# The unit in which the kernel counts reads and writes of a process.
 IO_BLOCK_BYTES = 512
 SWEEP_SECONDS = 1.0
 GIVE_UP_SECONDS = 5.0
@@ -82,11 +82,11 @@ class Attempts:
         self.output = Output(epoll)
         self.orphans = Orphans(epoll)
         self.spawner = Spawner()
-        # What attempts share, by the numbers that their jobs carry.
+        # The settings that attempts share, by the profile number in their jobs' numbers.
         self.profiles: dict[int, Profile] = {}
         self.folder = self.token = b""
         self.fence = FenceReader()
-        # Why no attempt may start: the spool can't be written.
+        # The errno because of which the spool can't be written, so that no attempt may start; 0 if it can.
         self.blocked_errno = ENOSPC
         self.clock_offset = 0.0
         self.check_at = NEVER
@@ -106,9 +106,9 @@ class Attempts:
                 self.check_at = 0.0
 
     def set_slots(self, wanted: int) -> None:
-        """Open at most so many slots, and no more than there are descriptors for.
+        """Open at most `wanted` slots, and no more than the limit of descriptors allows.
 
-        If the soft limit is too low for them, raise it to the hard one; attempts still start with the former.
+        If the soft limit is too low for them, raise it to the hard one; attempts still start with the old soft limit.
         """
         soft, hard = descriptors.open_files_max()
         if wanted > descriptors.slots_within(soft) and soft < hard:
@@ -142,7 +142,7 @@ class Attempts:
     def fill_slots(self, mine: Slot | None = None) -> None:
         """Assign queued attempts to free slots; the caller is the thread of `mine`.
 
-        Attempts of one batch start in their order, as people expect; later ones start as slots become free.
+        The attempts of one call start in the order of the queue, as people expect.
         """
         turn: LockType | None = None
         while self.queue:
@@ -177,7 +177,8 @@ class Attempts:
             self.publish()
         profile = self.profiles.get(start.profile)
         if self.blocked_errno or profile is None or profile.fence.is_closed():
-            # If this process died now, no engine would know about the attempt; or a newer engine may start it.
+            # Without a line in the spool, no engine would know of the attempt; behind a closed fence a newer engine
+            # may start it; and without its profile it has no settings.
             slot.reset()
             self.pool.free.append(slot)
             if self.blocked_errno:
@@ -271,7 +272,7 @@ class Attempts:
         self.check_by(min(slot.deadline, slot.started + LISTEN_AFTER_SECONDS))
 
     def free_unstarted(self, slot: Slot, errno: int, stage: bytes) -> None:
-        """Report an attempt that could not be spawned, or may no longer wait for that, and free its slot."""
+        """Free the slot of an attempt that could not be spawned; report it as failed, or withdrawn if interrupted."""
         key, is_withdrawn = slot.key, errno in PASSING and slot.is_interrupted()
         self.memory.leave(slot)
         del self.running[key]
@@ -365,14 +366,14 @@ class Attempts:
         return slot.has_orphans
 
     def find_orphans(self) -> None:
-        """Assign new orphans to attempts by their tags; one without a tag may belong to any running attempt."""
+        """Assign new orphans to attempts by their tags; an orphan without one may belong to any running attempt."""
         for orphan in self.orphans.find():
             owner = processes.key_in(orphan.tag, self.token)
             for candidate in (self.running[owner],) if owner in self.running else tuple(self.running.values()):
                 candidate.has_orphans = True
 
     def check(self) -> None:
-        """Do all work that is due: read the output of longer attempts, terminate those whose time is up."""
+        """Do all work that is due: begin to read the output of longer attempts, and terminate those over their time."""
         now = boot_seconds()
         self.check_at = now + SWEEP_SECONDS if self.running else NEVER
         self.table = None
@@ -386,7 +387,7 @@ class Attempts:
             self.check_at = min(self.check_at, self.advance(slot, now))
 
     def give_up(self, slot: Slot) -> None:
-        """Close a slot whose thread died: kill the processes of its attempt, whose end is unknown, and report that."""
+        """Close a slot whose thread died: kill the processes of its attempt, and report the attempt as lost."""
         key = slot.key
         if self.running.get(key) is slot:
             if slot.pid and not slot.reaped:
@@ -436,7 +437,7 @@ class Attempts:
     def terminate(self, slot: Slot, reason: bytes, now: float) -> None:
         """Send SIGTERM to every process of an attempt; `advance` kills the rest when the grace is over.
 
-        One without memory gets SIGKILL, as from the kernel: it would use still more while it ends by itself.
+        An attempt that uses too much memory gets SIGKILL at once, because it would use still more during the grace.
         """
         slot.reason = reason
         if not slot.pid:
@@ -481,7 +482,7 @@ class Attempts:
         self.release_followers(key, succeeded=False)
 
     def withdraw_all(self) -> None:
-        """Withdraw all attempts that are queued, wait for others, or have no process when their slot tries to start."""
+        """Withdraw all attempts that are queued, wait for others, or wait in their slot for a free process."""
         while self.queue or self.waiting.missing:
             self.withdraw(next(iter(self.queue or self.waiting.missing)))
         for slot in self.running.values():

@@ -5,16 +5,16 @@ and it outlives the engine.
            <--lines---    |  \\--> spool (the same lines)
                           \\--> segments (the output of the attempts)
 
-Frames and lines are those of wire.py. An engine that connects later, through the socket in the folder, says its number
-first: an older engine than the present one is refused, a newer one replaces it and receives the whole spool. When an
-engine disconnects the launcher withdraws the queued attempts, and running ones go on; it exits when nothing runs and no
-engine is connected.
+wire.py defines the frames and lines. An engine that connects later, through the socket in the folder, first sends its
+number. The launcher refuses an engine that is not newer than the present one; a newer engine replaces that and receives
+the whole spool. When an engine disconnects, the launcher withdraws the queued attempts, and running ones go on; it
+exits when nothing runs and no engine is connected.
 
 Its first thread talks to the engine and enforces time limits; each slot has a thread of its own (attempts.py). A thread
 holds the one lock unless it waits.
 
-It has 10 MB and starts in 20 ms because it imports little more than built-in modules; the max RSS of a child is never
-below that.
+It takes 10 MB and starts in 20 ms because it imports little more than built-in modules. The kernel never reports a
+smaller max RSS for a child than the launcher's own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Launcher:
         self.attempts = Attempts(self.epoll, self.flush, self.receive, self.wake, self.report_error)
         self.spool: Spool | None = None
         self.listener = -1
-        # The number of the engine that is served, and connections of which the first frame is awaited.
+        # The number of the present engine, and the connections that have not sent their first frame.
         self.number = 0
         self.knocking: dict[int, bytearray] = {}
         self.inbox = bytearray()
@@ -62,7 +62,7 @@ class Launcher:
         self.ending = False
         self.wakeup_fd = posix.eventfd(0, posix.EFD_NONBLOCK | posix.EFD_CLOEXEC)
         self.epoll.register(self.wakeup_fd, select.EPOLLIN)
-        # When this thread wakes by itself; 0 while it is at work and needs no waking.
+        # The time at which this thread wakes by itself; 0 while it is awake.
         self.asleep_until = 0.0
         self.attach(connection)
 
@@ -113,18 +113,18 @@ class Launcher:
             posix.eventfd_write(self.wakeup_fd, 1)
 
     def report_error(self) -> None:
-        """Write the traceback of the present exception beside the spool if that is possible."""
+        """Write the traceback of the present exception to a file beside the spool, if possible."""
         error = sys.exc_info()
         system_calls.redirect_errors(self.attempts.folder, self.attempts.token)
         sys.excepthook(*error)
 
     def crash(self) -> None:
-        """Report the error, and exit at once in any case.
+        """Write the traceback, and exit at once even if that fails.
 
         The engine sees the end of the connection, and reports the running attempts as lost.
         """
         try:
-            # The report needs a descriptor.
+            # The traceback's file needs a descriptor.
             posix.close(0)
             self.report_error()
         finally:
@@ -148,7 +148,7 @@ class Launcher:
         self.attempts.withdraw_all()
 
     def accept(self) -> None:
-        """Accept a connection, and wait until it says who it is."""
+        """Accept a connection, and watch for its first frame."""
         connection = system_calls.accept(self.listener)
         if connection < 0:
             return
@@ -159,7 +159,7 @@ class Launcher:
         self.epoll.register(connection, select.EPOLLIN)
 
     def refuse(self, connection: int) -> None:
-        """Close a connection that is not served."""
+        """Close a connection that the launcher will not serve."""
         del self.knocking[connection]
         posix.close(connection)
 
@@ -192,7 +192,7 @@ class Launcher:
             pass
         if self.connection >= 0:
             self.detach()
-        # The new engine would take an attempt that is only about to start for lost.
+        # Wait until every assigned attempt has a process: the new engine would report one without as lost.
         while any(not slot.pid for slot in self.attempts.running.values()):
             self.attempts.lock.release()
             time.sleep(STARTED_CHECK_SECONDS)
@@ -220,7 +220,7 @@ class Launcher:
         return True
 
     def obey_all(self, frames: Iterable[list[bytes]]) -> None:
-        """Execute frames; disconnect from an engine that sends a malformed one: there is no way to find the next."""
+        """Execute frames; disconnect if one is malformed, because the next one can't be found."""
         try:
             self.attempts.table = None
             for fields in frames:
@@ -256,7 +256,7 @@ class Launcher:
                 raise ValueError
 
     def configure(self, given: wire.Configuration) -> None:
-        """Apply the run's settings; those of the first engine also say where the launcher keeps its files."""
+        """Apply the settings of the present engine; those of the first engine also name the folder for the files."""
         attempts = self.attempts
         self.number = given.number
         attempts.fence.watch(given.fence)
@@ -282,9 +282,9 @@ class Launcher:
     def flush(self) -> None:
         """Write the new lines to the spool, then send them to the engine.
 
-        It delays lines that the engine does not need at once, so that one message holds more of them: beginnings and
-        starts, because most attempts end within that moment; and all lines while enough attempts are queued to keep
-        the slots busy, or after attempts that waited for an end have started.
+        It delays lines that the engine does not need at once, so that one message has more lines. These are the lines
+        about starts, because most attempts end within the delay; and all lines while enough attempts are queued to keep
+        the slots busy, or after an end released attempts that waited for it.
         """
         attempts = self.attempts
         lines = b"".join(attempts.lines)
@@ -313,7 +313,7 @@ class Launcher:
         except BlockingIOError:
             pass
         except OSError:
-            # The engine is gone; the next read notices that, after the last frames it sent.
+            # The engine is gone; `receive` notices that after it has read the engine's last frames.
             self.outbox = b""
         if bool(self.outbox) != waiting:
             events = select.EPOLLIN | (select.EPOLLOUT if self.outbox else 0)

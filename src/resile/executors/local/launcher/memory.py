@@ -1,11 +1,11 @@
-"""Enforces the memory limit of attempts that declare one: by a cgroup of their own, else by watching their processes.
+"""Enforces memory limits: an attempt with a limit gets a cgroup of its own, else the launcher watches its processes.
 
     cgroup v2   FOLDER/resile-TOKEN-SLOT   memory.max; the kernel kills the whole attempt, and counts that
     watched     every 250 ms               the memory of all its processes together, from /proc
 
-The launcher makes these cgroups below its own, or else beside it: where it may write, and where the folder gives its
-children the memory controller. The kernel puts a process into the cgroup that its parent is in, so the launcher moves
-the leader right after the start, with the children that it may have by then.
+The launcher makes these cgroups below its own, or else beside it, if it may write there and the folder gives its
+children the memory controller. The kernel puts a new process into its parent's cgroup. So right after the start the
+launcher moves the leader, and the children that the leader may have by then.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -38,8 +38,8 @@ _MEASURED = (b"Pss_Anon:", b"Pss_Shmem:")
 def used_by(pids: Iterable[int], limit: int) -> int:
     """The memory that these processes use together, in bytes.
 
-    The resident pages count; a page that several processes share counts for each of them. If that is over the limit,
-    ask the kernel for the share of each process, without the pages of files, which it can drop at any time.
+    Add up the resident pages, which counts shared pages several times. If the sum is over the limit, add up the
+    kernel's proportional shares instead, without the pages of files, which the kernel can drop at any time.
     """
     pids = [*pids]
     resident = 0
@@ -53,7 +53,7 @@ def used_by(pids: Iterable[int], limit: int) -> int:
 
 
 def _share_of(pid: int) -> int | None:
-    """The memory of one process, shared pages in part; None if the kernel does not say that."""
+    """The memory of one process, with its part of shared pages; None if the kernel does not report that."""
     text = read_file(b"/proc/%d/smaps_rollup" % pid, SMALL_BYTES_MAX)
     found = [line.split() for line in text.splitlines() if line.startswith(_MEASURED)]
     if not found:
@@ -106,7 +106,7 @@ class MemoryLimits:
         return slot.measured_at + WATCH_SECONDS
 
     def close(self, slot: Slot) -> None:
-        """Note the peak of an attempt that ended, and whether the kernel ended it for its limit; remove its cgroup."""
+        """Note the peak of an attempt that ended, and whether the kernel killed it at its limit; remove its cgroup."""
         if slot.cgroup:
             kills = parse_counter(read_file(slot.cgroup + b"/memory.events", SMALL_BYTES_MAX))
             peak = read_file(slot.cgroup + b"/memory.peak", SMALL_BYTES_MAX).strip()

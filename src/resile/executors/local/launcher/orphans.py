@@ -34,7 +34,7 @@ class Orphans:
     def find(self) -> list[processes.Process]:
         """New living orphans; those that have already ended are reaped."""
         children = b""
-        # However much is asked for, the kernel returns at most a page at a time.
+        # The kernel returns at most one page for each read.
         while piece := posix.pread(self.children, PAGE_BYTES, len(children)):
             children += piece
         found = []

@@ -1,4 +1,4 @@
-"""Which pipes the launcher reads while attempts run: those of longer attempts, and those that processes still hold.
+"""Reads pipes in the launcher: those of longer attempts while they run, and those that leftover processes still hold.
 
     listen --(attempt ends)--> unlisten --(a process that it left may still write)--> abandon: discard the rest
 
@@ -28,7 +28,7 @@ class Output:
         self.abandoned_max = ABANDONED_MAX
 
     def read(self, descriptor: int) -> bool:
-        """Read from a pipe that has data; False if the descriptor is none of ours."""
+        """Read from a pipe that has data; False if the descriptor is not one of these pipes."""
         if descriptor in self.listened:
             slot = self.listened[descriptor]
             (slot.out if descriptor == slot.out.reader else slot.err).pump()
@@ -54,7 +54,7 @@ class Output:
                 self.epoll.unregister(pipe.reader)
 
     def abandon(self, descriptors: tuple[int, ...]) -> None:
-        """Discard what leftover processes still write to these pipes; close the oldest pipes if there are too many."""
+        """Discard what leftover processes write to these pipes from now on; close the oldest pipes beyond the limit."""
         for descriptor in descriptors:
             self.abandoned[descriptor] = None
             self.epoll.register(descriptor, select.EPOLLIN)

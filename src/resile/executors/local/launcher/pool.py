@@ -1,4 +1,4 @@
-"""The slots of a launcher: how many there may be, which are open, and when one more can be opened.
+"""The slots of a launcher: opens them up to a limit, and decides when to try again if the system has no room.
 
     open --> Slot, with its thread       can_open_later: is there no file or thread for one more at the moment?
 
@@ -20,7 +20,7 @@ AGAIN_SECONDS = 0.05
 AGAIN_SECONDS_MAX = 5.0
 SECONDS_MAX = 60.0
 NEVER = float("inf")
-# The system may have a process, a thread or memory again in a moment.
+# Errors that may pass: the system has no process, thread or memory at the moment.
 PASSING = (EAGAIN, ENOMEM)
 
 
@@ -30,14 +30,14 @@ class SlotPool:
     def __init__(self, serve: Callable[[Slot], None]) -> None:
         self.serve = serve
         self.free: list[Slot] = []
-        # How many there may be, how many are open, and how many were ever made: that numbers slots and their segments.
+        # The most slots, the open slots, and the slots ever made, which number slots and their segments.
         self.count_max = self.opened = self.made = 0
-        # No thread for another slot before `open_at`; if there is none at all by `refuse_at`, the attempts fail.
+        # Open no other slot before `open_at`. If no slot could be opened by `refuse_at`, the attempts fail.
         self.open_at = 0.0
         self.refuse_at = NEVER
 
     def can_grow(self) -> bool:
-        """Are there fewer slots than there may be?"""
+        """Are fewer slots open than the limit?"""
         return self.opened < self.count_max
 
     def open(self, folder: bytes, token: bytes) -> Slot:
@@ -54,7 +54,7 @@ class SlotPool:
         return slot
 
     def can_open_later(self, errno: int, now: float) -> bool:
-        """Must the queued attempts wait, because this process has no files or threads for one more slot?"""
+        """Must the queued attempts wait after this error? If not, they can't start at all."""
         if errno in (EMFILE, ENFILE) and self.opened:
             self.count_max = self.opened
             return True

@@ -1,9 +1,9 @@
-"""Profiles: what the attempts of one run share, in a launcher that serves many runs.
+"""Profiles: the settings that the attempts of one run share, in a launcher that serves many runs.
 
     profile 0        the settings of the connection itself: a launcher of one run has no other
-    profile N        defined by its own frame; the number of an attempt's job names it (wire.py)
+    profile N        defined by its own frame; the upper bits of an attempt's job number name it (wire.py)
 
-An attempt whose profile was never defined, or is dropped by now, does not start.
+If the profile of an attempt was never defined, or was dropped, the launcher withdraws the attempt.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Profile:
     """The fence, the folder of segments, the secrets, the environment and the directory of some attempts.
 
-    An empty directory is the one that the launcher itself is in.
+    An empty directory means the launcher's own working directory.
     """
 
     __slots__ = ("directory", "environment", "fence", "folder", "secrets")

@@ -45,7 +45,7 @@ class Pipe:
         self.redactor: Stream | None = None
 
     def begin(self, secrets: Patterns) -> None:
-        """Note the offset at which the next attempt's output begins."""
+        """Prepare for the next attempt: note the offset at which its output begins, and the secrets to redact."""
         self.start = self.size
         self.errno = self.lost = 0
         self.redactor = Stream(secrets) if secrets else None
@@ -84,7 +84,7 @@ class Pipe:
         self.lost += len(data)
 
     def use(self, path: bytes) -> None:
-        """Write to this file from now on; it is made when there is output for it."""
+        """Write to this file from now on; `open`, or the first output, makes it."""
         if self.file >= 0:
             posix.close(self.file)
             self.file = -1
@@ -96,7 +96,7 @@ class Pipe:
         self.file = posix.open(self.path, _SEGMENT_FLAGS, 0o600)
 
     def open_late(self) -> None:
-        """Make the file for its first output, and its folder where that is missing."""
+        """Make the file for its first output, and its folder if that is missing."""
         try:
             self.open()
         except FileNotFoundError:
@@ -128,11 +128,11 @@ class Slot:
     """A slot runs one attempt at a time."""
 
     def __init__(self, number: int, folder: bytes, token: bytes) -> None:
-        # Released when the thread has work: an attempt, or to exit.
+        # Released when the thread must run an attempt, or exit.
         self.has_work = allocate_lock()
         self.has_work.acquire()
         self.closed = False
-        # Released once the slot's attempt has started. `turn` is this lock of the slot whose attempt starts before.
+        # Released once the slot's attempt has started. `turn` is the same lock of the slot whose attempt starts first.
         self.has_started = allocate_lock()
         self.turn: LockType | None = None
         # Released when the attempt must not wait any longer for the system to have a free process.
@@ -143,7 +143,7 @@ class Slot:
         self.folder = folder
         self.token = token
         self.rolls = -1
-        # Are its segments in the folder of a profile?
+        # Are its segments in the folder of a profile, so that they are made only when there is output?
         self.moved = False
         self.out = Pipe()
         try:
@@ -171,7 +171,7 @@ class Slot:
         self.listened = self.has_orphans = self.reaped = False
         self.interrupted.acquire(blocking=False)
         self.usage: tuple[int, float, int, int] = (0, 0.0, 0, 0)
-        # The memory that all processes of the attempt may use (0: no limit), the most that was seen, and its cgroup.
+        # The memory limit for all processes of the attempt together (0: none), the measured peak, and its cgroup.
         self.memory_max = self.memory_peak = 0
         self.measured_at = 0.0
         self.cgroup = b""
@@ -185,7 +185,7 @@ class Slot:
         self.readable.register(self.err.reader, select.POLLIN)
 
     def roll(self) -> None:
-        """Open the next pair of segments; in the folder of a profile, once there is output for them."""
+        """Go on to the next pair of segments; in the folder of a profile, the first output makes them."""
         self.rolls += 1
         self.segment = b"%s-%d-%d" % (self.token, self.number, self.rolls)
         for pipe, ending in ((self.out, b".o"), (self.err, b".e")):
@@ -236,7 +236,7 @@ class Slot:
         return old
 
     def is_full(self) -> bool:
-        """Is it time to open the next pair of segments: are they large, or has one lost output to a full disk?"""
+        """Must the slot go on to the next pair of segments, because they are large or have lost output?"""
         if self.out.lost or self.err.lost:
             return True
         return self.out.size > SEGMENT_BYTES_MAX or self.err.size > SEGMENT_BYTES_MAX

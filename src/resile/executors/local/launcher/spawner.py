@@ -1,7 +1,8 @@
 """Starts processes while the other threads of the launcher go on.
 
-A spawning thread sleeps until the new program runs, a third of a millisecond. The interpreter's own posix_spawn holds
-its lock all that time, so the launcher calls the C library directly: then all slots can start attempts at once.
+A spawning thread sleeps until the new program runs, a third of a millisecond. Python's own posix_spawn holds the
+interpreter's lock all that time, so the launcher calls the C library directly: then all slots can start attempts at
+once.
 
 Runs inside the launcher, so only built-in modules, ctypes and `os`, which ctypes needs, are imported. ctypes takes
 4 ms, and is loaded before the engine, which starts at the same time, has its first attempt ready.
@@ -94,11 +95,11 @@ class Spawner:
         self.directory = b"/"
         self.token = b""
         self.home: int | None = None
-        # The limits of open files, for attempts and for this process, if it raised its own.
+        # If this process raised its limit of open files: the old limit, for attempts, and its own.
         self.raised: tuple[int, int] | None = None
 
     def configure(self, token: bytes, directory: bytes, pairs: list[bytes]) -> None:
-        """Set what all attempts share; an attempt that is being started keeps the previous settings."""
+        """Apply the settings that all attempts share; an attempt that is starting now keeps the previous ones."""
         self.token = token
         self.environment = Environment(pairs)
         posix.putenv(b"PATH", self.environment.path)
@@ -123,7 +124,7 @@ class Spawner:
     ) -> tuple[int, int, bytes]:
         """Start an attempt that writes to `output`; return its pid, or 0 with the errno and the stage that failed.
 
-        Its directory begins in `directory`, or where that is empty in the one that this process is in.
+        Its own directory is relative to `directory`, or if that is empty to the working directory of this process.
         """
         cwd, pairs = start.cwd, start.env
         if directory:
@@ -167,7 +168,7 @@ class Spawner:
 def find_program(name: bytes, path: bytes, cwd: bytes) -> tuple[bytes, int]:
     """The program of this name in a PATH, as the child will see it; or an errno."""
     if not name:
-        # As the C library has it: each folder of the PATH would be found.
+        # Like the C library: an empty name would match each folder of the PATH.
         return b"", ENOENT
     candidates = [b"%s/%s" % (folder or b".", name) for folder in path.split(b":")]
     places = [path_in(cwd, candidate) for candidate in candidates]

@@ -47,7 +47,7 @@ def become_subreaper() -> bool:
 
 
 def open_children() -> int:
-    """Open the kernel's list of our children, to be read many times; -1 if the kernel has no such list."""
+    """Open the kernel's list of our children, for many reads; -1 if the kernel has no such list."""
     pid = posix.getpid()
     try:
         return posix.open(b"/proc/%d/task/%d/children" % (pid, pid), posix.O_RDONLY | posix.O_CLOEXEC)
@@ -56,7 +56,7 @@ def open_children() -> int:
 
 
 def socket_path(folder: int) -> bytes:
-    """The path of the socket in an open folder, short enough for any folder (108 bytes is the limit)."""
+    """A path to the socket in an open folder that always fits into the 108 bytes that a socket's path may have."""
     return b"/proc/self/fd/%d/%s" % (folder, SOCKET_NAME)
 
 
@@ -66,7 +66,7 @@ def listen(path: bytes) -> int:
     folder = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     try:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # The file of the socket gets this mode, whatever the umask.
+        # The socket's file gets this mode in spite of the umask.
         posix.fchmod(listener.fileno(), 0o600)
         listener.bind(socket_path(folder))
         listener.listen(BACKLOG)
@@ -86,7 +86,7 @@ def connect(path: bytes) -> socket.socket | None:
     except OSError:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # A stopped launcher accepts nothing, and one connection too many would wait for ever.
+    # A stopped launcher accepts no connection, and when its backlog is full, the next would wait for ever.
     connection.settimeout(CONNECT_SECONDS_MAX)
     try:
         connection.connect(socket_path(folder))
@@ -103,7 +103,7 @@ def connect(path: bytes) -> socket.socket | None:
 
 
 def peer_user(connection: socket.socket) -> int:
-    """The user who connected, or who listens, at the other end."""
+    """The user id of the process at the other end."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int.from_bytes(credentials[4:8], sys.byteorder)
 
