@@ -42,7 +42,7 @@ class Launch(Struct, frozen=True, gc=False):
     or a worker process calls a Python function instead.
 
     An attempt with `after` starts when all those attempts have ended by themselves with exit 0. If one of them ends in
-    another way, or the executor no longer knows it, the attempt is withdrawn.
+    another way, or the executor no longer knows it, the executor withdraws the attempt.
 
     The executor ends an attempt whose processes together use more than `memory_bytes`; 0 is no limit.
 
@@ -129,10 +129,10 @@ class Returned(Struct, frozen=True, gc=False):
 
 
 class Withdrawn(Struct, frozen=True, gc=False):
-    """An attempt never starts: `kill` or `drain` hit it in the queue, or `find` has whole records without it.
+    """An attempt never starts: `kill` or `drain` hit it in the queue, or complete records show `find` no start of it.
 
-    If it had `started`, the executor ended it without a fault of its own, because its worker stopped, its nodes were
-    preempted or their time ended while it saved its work; `why` says more.
+    If it had `started`, it ended for a reason outside the step: its worker stopped, its nodes were preempted, or their
+    time ended and it saved its work and ended with exit 0. `why` says more.
     """
 
     job: int
@@ -236,7 +236,7 @@ class Executor(OutputReader, Protocol):
         """
 
     def lacks_end(self, job: int, attempt: int, log: LogRange) -> bool:
-        """After a resume: is the executor's record missing of an end that an engine has recorded?
+        """After a resume: does the executor lack the record of an end that an engine has recorded?
 
         Then the records were cut off, and prove nothing about attempts that they do not mention.
         """
@@ -254,7 +254,7 @@ class Executor(OutputReader, Protocol):
         """Note that the engine has recorded all reports returned so far; the executor may drop them."""
 
     def close(self, *, finished: bool = False) -> None:
-        """Close the connection; attempts still running keep running. If `finished`, no attempt is open in the log."""
+        """Close the connection; running attempts go on. `finished` says that no attempt is open in the log."""
 
 
 class Scheduling(Protocol):

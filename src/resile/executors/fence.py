@@ -162,7 +162,7 @@ def _numbers_in(folder: str) -> list[int]:
 
 
 def _close(path: str) -> None:
-    """Close a fence: write that into it for processes that have it open, and remove it for those that open it later."""
+    """Close a fence: write CLOSED into it for processes that have it open, and remove it for all that open it later."""
     try:
         descriptor = posix.open(path, posix.O_WRONLY | posix.O_CLOEXEC)
     except FileNotFoundError:

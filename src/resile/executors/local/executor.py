@@ -468,10 +468,7 @@ class LocalExecutor(SegmentReader):
         return self
 
     def _end_orphans(self, attempts: Sequence[Key], dead: str) -> set[Key]:
-        """Kill the processes that dead launchers, also the one with the token `dead`, left of these attempts.
-
-        Return the attempts that still had a process.
-        """
+        """Kill what dead launchers, also the one with the token `dead`, left; return attempts that had a process."""
         if not attempts:
             return set()
         tokens = {os.path.basename(path).removesuffix(SUFFIX) for path in self._dead}

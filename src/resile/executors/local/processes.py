@@ -137,8 +137,9 @@ def members_of(
 ) -> dict[int, Process]:
     """The living processes of an attempt; `known` maps pid -> start of those seen before, and is updated.
 
-    Once the leader has been reaped, the kernel may give its pid to another process. From then on, processes count only
-    if they have the tag, are known, or are orphans of the leader's session that this process adopted; and descendants.
+    Once the leader has been reaped, the kernel may give its pid to another process. From then on a process belongs to
+    the attempt only if it has the tag, is known, is an orphan of the leader's session that this process adopted, or
+    descends from one of these.
     """
     me = posix.getpid()
     seeds = set()

@@ -1,4 +1,4 @@
-"""Reads segment files, which contain the output of attempts: each has a byte range in the files of its slot or worker.
+"""Reads segment files: the output of an attempt is a byte range in the files of its slot or worker.
 
     FOLDER/SEGMENT.o   stdout of one attempt after the other          FOLDER/SEGMENT.e   stderr
 
@@ -79,7 +79,7 @@ class SegmentReader:
             sync(folder, os.fsync)
 
     def _folders_of(self, path: str) -> list[str]:
-        """The folder of a segment; for the first segment also the folders around it, which may be as new."""
+        """The folder of a segment; for the first segment also the folders around it, which may be new too."""
         folder = os.path.dirname(path)
         if len(self._synced) > 1:
             return [folder]
@@ -120,7 +120,7 @@ class SegmentReader:
 
 
 def _open(path: str) -> BinaryIO:
-    """Open a segment; if it is a worker's link into a shared folder, refuse one that leads through further links."""
+    """Open a segment; if it is a worker's link into a shared folder, refuse a link that leads through other links."""
     file = open(path, "rb")  # noqa: SIM115
     if not os.path.basename(path).startswith(_WORKER) or not os.path.islink(path):
         return file

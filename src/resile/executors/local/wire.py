@@ -51,7 +51,7 @@ FOLDER = "launcher"
 
 CONFIGURE, START, KILL, DRAIN, ACKNOWLEDGE, TERMINATE = b"C", b"S", b"K", b"D", b"A", b"T"
 DEFINE, FORGET = b"P", b"Q"
-# The lower bits of a job's number in the launcher, which are its number in its own run; those above are its profile.
+# A job's number in the launcher: this many lower bits are its number in its own run, the upper bits its profile.
 JOB_BITS = 32
 HEADER, BEGINS, STARTED, ENDED, WITHDRAWN, LOST, GREETING_ENDS = b"H", b"B", b"S", b"E", b"W", b"L", b"R"
 GREETING_END = GREETING_ENDS + b"\n"

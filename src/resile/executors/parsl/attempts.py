@@ -36,7 +36,7 @@ class AttemptsOnNodes(SegmentReader, ABC):
         make_folder(os.path.join(folder, wire.FOLDER))
         make_folder(self._cluster)
         self._orders = os.path.join(self._cluster, files.ORDERS)
-        # The folder is never without records: they begin with the first engine.
+        # The first engine of an epoch begins these records, so they are never missing.
         self.records: Records = "here"
         self._lock = threading.RLock()
         self._items: dict[Key, Item] = {}
@@ -60,7 +60,7 @@ class AttemptsOnNodes(SegmentReader, ABC):
 
     @abstractmethod
     def _try_again(self, keys: Sequence[Key], submission: str) -> None:
-        """Submit attempts again that no node has taken."""
+        """Submit those of these attempts again that no node has taken."""
 
     # --- the contract
 
@@ -89,7 +89,7 @@ class AttemptsOnNodes(SegmentReader, ABC):
     # --- what nodes have written
 
     def _collect(self) -> None:
-        """Read everything new that nodes have written, then submit the attempts again that they dropped."""
+        """Read everything new that nodes have written, then submit dropped attempts again."""
         dropped = []
         for happening in self._nodes.read():
             item = self._items.get(happening.key)
@@ -192,7 +192,7 @@ class AttemptsOnNodes(SegmentReader, ABC):
             files.append(self._orders, [b"%s %d %d %s" % (files.END, *key, name) for key, name in taken.items()])
         for key, item in left.items():
             self._settle(key, item, node)
-        # The engine has not read the reports yet, so it starts no other attempt of these jobs before this.
+        # The engine has not read the reports yet, so it has not started other attempts of these jobs.
         node.end_leftovers({key: item.leader for key, item in left.items()})
 
     def _settle(self, key: Key, item: Item, node: Node) -> None:

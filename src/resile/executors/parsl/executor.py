@@ -245,7 +245,7 @@ class ParslExecutor(AttemptsOnNodes):
         return wake
 
     def _try_again(self, keys: Sequence[Key], submission: str) -> None:
-        """Submit the attempts of a task that Parsl has lost again, except those that a node has taken: these go on."""
+        """Submit again the attempts of a task that Parsl has lost, except those that a node has taken: these go on."""
         self._collect()
         for key in keys:
             item = self._items.get(key)

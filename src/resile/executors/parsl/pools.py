@@ -127,7 +127,7 @@ class Pool:
         self.shape = shape
         self.settings = settings
         self.blocks: dict[str, Block] = {}
-        # The submissions whose tasks Parsl has, without those that it has lost but will only give up later.
+        # The submissions whose tasks Parsl has, except tasks that Parsl has lost and will give up later.
         self.tasks: set[str] = set()
         # Why the batch system refused the last block, or why a block does not come.
         self.problem = ""

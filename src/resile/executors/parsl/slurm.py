@@ -71,7 +71,10 @@ def ping() -> str:
 
 
 def call(*words: str, both: bool = False) -> tuple[int, str]:
-    """Run one of Slurm's commands; return its exit code and its stdout, after a failure its stderr; or `both`."""
+    """Run one of Slurm's commands; return its exit code, and its stdout or, after a failure, its stderr.
+
+    With `both` always return stdout and stderr in one text.
+    """
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
@@ -138,9 +141,9 @@ def _failure(command: str, text: str) -> ResileError:
 
 
 def wait_for_end(number: str) -> Allocation | None:
-    """Wait until an allocation is over, for END_SECONDS_MAX at most, because Slurm may end it after its processes.
+    """Wait until an allocation is over, for END_SECONDS_MAX at most: its processes may end before Slurm says so.
 
-    Return it, or None if Slurm has forgotten it. Raises ResileError if Slurm fails.
+    Return the allocation, or None if Slurm has forgotten it. Raises ResileError if Slurm fails.
     """
     deadline = time.monotonic() + END_SECONDS_MAX
     while True:

@@ -1,4 +1,4 @@
-"""Decides how attempts ended whose launcher did not see it: from their node's files and the batch system's answers."""
+"""Decides how attempts ended if no launcher saw it: from their node's files and the batch system's answers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ class Verdicts:
     def of_ended(self, ended: Ended, node: Node) -> Report:
         """The report of an attempt that its node ended.
 
-        If the node ended it because the allocation was about to end, it is a timeout; with exit 0 it costs nothing.
+        If the node ended it because the allocation was about to end, the report is a timeout, or if the attempt ended
+        with exit 0 a withdrawal, which costs no budget.
         """
         key = ended.job, ended.attempt
         if node.fate() != files.EXPIRES:
@@ -143,7 +144,7 @@ def name_of(node: Node) -> str:
 
 
 def missing(key: Key, at: float, in_doubt: bool) -> Report:
-    """The report of an attempt of which no node has a record."""
+    """The report of an attempt if no node has a record of it."""
     return Lost(*key, at, "the records of its node are gone") if in_doubt else Withdrawn(*key, at)
 
 
@@ -153,7 +154,7 @@ def refusal_of(launch: Launch, at: float) -> Ended:
 
 
 def with_memory(ended: Ended, limit_bytes: int) -> Ended:
-    """Add to the end of an attempt that used too much memory how much it used and its limit."""
+    """Add the used memory and the limit to the end of an attempt that used too much."""
     if ended.reason != "oom" or not limit_bytes:
         return ended
     used = size(max(ended.rss_bytes_max, limit_bytes))

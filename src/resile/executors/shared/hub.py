@@ -1,4 +1,4 @@
-"""The hub decides which ready attempt of which run gets the next free slot, and in which place.
+"""The hub decides which run starts an attempt next, which of its ready attempts that is, and in which place it runs.
 
     views (one for each run) --ready--> hub --assign--> places (this machine, workers)
 
@@ -169,7 +169,7 @@ class Hub:
             self._by_run[run].abandon()
 
     def recorded_runs(self) -> set[int]:
-        """The runs of which an earlier host left records of attempts that no engine has asked for yet."""
+        """The runs with attempts that an earlier host left on record and that no engine has asked for yet."""
         return {run_of(narrow(job)[0]) for job in self._recorded_jobs()}
 
     def _recorded_jobs(self) -> set[int]:

@@ -21,7 +21,7 @@ from resile.executors.local.shared_records import narrow, widen
 from resile.executors.shared.places import Mark, Room, View
 
 SHORT_SECONDS = 0.05
-# For each slot the launcher queues attempts for at most this many seconds, by their mean duration, and at most so many.
+# The limits of the launcher's queue for each slot: the seconds that its attempts take, by their mean, and their number.
 AHEAD_SECONDS, AHEAD_MAX = 0.02, 8
 GATHER_SECONDS = 0.002
 # The weight of the newest attempt in the moving mean of their durations.

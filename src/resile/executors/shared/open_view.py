@@ -33,10 +33,7 @@ def open_view(
     secrets: Sequence[bytes],
     clock_offset: float,
 ) -> RunView:
-    """Open the view of the run with this epoch folder; for the arguments see LocalExecutor.
-
-    `is_new` says that the run had no engine before, so no records of it exist.
-    """
+    """Open the view of the run with this epoch folder; see LocalExecutor. `is_new`: the run had no engine before."""
     folder, server, profile = os.path.abspath(folder), hub.server, profile_of(run, epoch)
     was_here = not is_new and server in servers_of(folder)
     annexed = {} if is_new else enter_annexes(hub, folder, profile)

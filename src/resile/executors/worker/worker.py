@@ -146,7 +146,7 @@ class Worker:
                 os.eventfd_read(self._wakeup)
 
     def _go_round(self) -> None:
-        """Start claimed attempts, end those that the server or a signal says, and read the launcher's reports."""
+        """Start claimed attempts, kill those that the server or a signal ends, and read the launcher's reports."""
         inbox, self._inbox = self._inbox, []
         for grant in inbox:
             self._runner.start(grant.attempts, grant.profiles)

@@ -86,7 +86,7 @@ class Attempts:
         self.profiles: dict[int, Profile] = {}
         self.folder = self.token = b""
         self.fence = FenceReader()
-        # The errno because of which the spool can't be written, so that no attempt may start; 0 if it can.
+        # If the spool can't be written, the errno of that, and no attempt may start; else 0.
         self.blocked_errno = ENOSPC
         self.clock_offset = 0.0
         self.check_at = NEVER
@@ -177,8 +177,7 @@ class Attempts:
             self.publish()
         profile = self.profiles.get(start.profile)
         if self.blocked_errno or profile is None or profile.fence.is_closed():
-            # Without a line in the spool, no engine would know of the attempt; behind a closed fence a newer engine
-            # may start it; and without its profile it has no settings.
+            # It must not start if no engine would know of it, if it has no settings, or if a newer engine may start it.
             slot.reset()
             self.pool.free.append(slot)
             if self.blocked_errno:

@@ -10,10 +10,10 @@ number. The launcher refuses an engine that is not newer than the present one; a
 the whole spool. When an engine disconnects, the launcher withdraws the queued attempts, and running ones go on; it
 exits when nothing runs and no engine is connected.
 
-Its first thread talks to the engine and enforces time limits; each slot has a thread of its own (attempts.py). A thread
-holds the one lock unless it waits.
+The launcher's first thread talks to the engine and enforces time limits; each slot has a thread of its own
+(attempts.py). A thread holds the one lock unless it waits.
 
-It takes 10 MB and starts in 20 ms because it imports little more than built-in modules. The kernel never reports a
+The launcher takes 10 MB and starts in 20 ms because it imports little more than built-in modules. The kernel never reports a
 smaller max RSS for a child than the launcher's own.
 """
 
@@ -192,7 +192,7 @@ class Launcher:
             pass
         if self.connection >= 0:
             self.detach()
-        # Wait until every assigned attempt has a process: the new engine would report one without as lost.
+        # Wait until each assigned attempt has a process: the new engine would report an attempt without one as lost.
         while any(not slot.pid for slot in self.attempts.running.values()):
             self.attempts.lock.release()
             time.sleep(STARTED_CHECK_SECONDS)

@@ -32,7 +32,7 @@ class Orphans:
         return self.children >= 0
 
     def find(self) -> list[processes.Process]:
-        """New living orphans; those that have already ended are reaped."""
+        """Return new living orphans, and reap new ones that have already ended."""
         children = b""
         # The kernel returns at most one page for each read.
         while piece := posix.pread(self.children, PAGE_BYTES, len(children)):

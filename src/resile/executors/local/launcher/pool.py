@@ -1,6 +1,6 @@
 """The slots of a launcher: opens them up to a limit, and decides when to try again if the system has no room.
 
-    open --> Slot, with its thread       can_open_later: is there no file or thread for one more at the moment?
+    open --> Slot, with its thread       can_open_later: must the attempts wait until the system has room again?
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -25,12 +25,12 @@ PASSING = (EAGAIN, ENOMEM)
 
 
 class SlotPool:
-    """The open slots; `serve` is the work of their threads."""
+    """The open slots; the thread of each runs `serve`."""
 
     def __init__(self, serve: Callable[[Slot], None]) -> None:
         self.serve = serve
         self.free: list[Slot] = []
-        # The most slots, the open slots, and the slots ever made, which number slots and their segments.
+        # The limit of slots, the number of open slots, and the number of slots ever made, which numbers the next one.
         self.count_max = self.opened = self.made = 0
         # Open no other slot before `open_at`. If no slot could be opened by `refuse_at`, the attempts fail.
         self.open_at = 0.0

@@ -4,8 +4,8 @@ A spawning thread sleeps until the new program runs, a third of a millisecond. P
 interpreter's lock all that time, so the launcher calls the C library directly: then all slots can start attempts at
 once.
 
-Runs inside the launcher, so only built-in modules, ctypes and `os`, which ctypes needs, are imported. ctypes takes
-4 ms, and is loaded before the engine, which starts at the same time, has its first attempt ready.
+Runs inside the launcher, so only built-in modules, ctypes and `os`, which ctypes needs, are imported. To load ctypes
+takes 4 ms; the launcher does that while the engine, which starts at the same time, prepares its first attempt.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Spawner:
     ) -> tuple[int, int, bytes]:
         """Start an attempt that writes to `output`; return its pid, or 0 with the errno and the stage that failed.
 
-        Its own directory is relative to `directory`, or if that is empty to the working directory of this process.
+        The attempt's own directory is relative to `directory`, or to the launcher's if `directory` is empty.
         """
         cwd, pairs = start.cwd, start.env
         if directory:
