@@ -13,8 +13,8 @@ exits when nothing runs and no engine is connected.
 The launcher's first thread talks to the engine and enforces time limits; each slot has a thread of its own
 (attempts.py). A thread holds the one lock unless it waits.
 
-The launcher takes 10 MB and starts in 20 ms because it imports little more than built-in modules. The kernel never reports a
-smaller max RSS for a child than the launcher's own.
+The launcher takes 10 MB and starts in 20 ms because it imports little more than built-in modules. The kernel never
+reports a smaller max RSS for a child than the launcher's own.
 """
 
 from __future__ import annotations
