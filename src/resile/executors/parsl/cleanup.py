@@ -1,6 +1,6 @@
 """Ends the blocks of a run: those of this machine by their processes, those of Slurm by their allocations.
 
-An engine that was killed leaves blocks. The next engine of the run ends those that have nothing left to do.
+A killed engine leaves its blocks. The next engine of the run ends the blocks that have no attempts left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AGAIN_SECONDS = 0.05
 
 
 def first_number(settings: ExecutorSettings, label: str) -> int:
-    """The first block number of a run that is above those of all its allocations in Slurm."""
+    """The first block number above those of all the run's allocations in Slurm."""
     if settings.provider != "slurm" or not slurm.is_there():
         return 1
     used = [one.name.rpartition("-")[2] for one in slurm.allocations_of(label)]

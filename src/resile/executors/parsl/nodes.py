@@ -164,7 +164,7 @@ class Node:
         return identity is not None and identity.is_here() and identity.agent() is None
 
     def is_silent(self, seconds: float = SILENT_SECONDS_MAX) -> bool:
-        """Is it a node of another machine without a sign of life for this time, by the clock of this machine?"""
+        """Is this a node of another machine that gave no sign of life for this time, by the clock of this machine?"""
         if self.identity is not None and self.identity.is_here():
             return False
         try:
@@ -176,7 +176,7 @@ class Node:
         return time.monotonic() - self._seen_at > seconds
 
     def end_leftovers(self, keys: dict[Key, tuple[int, float] | None]) -> None:
-        """End what a node on this machine left of these attempts; the values are leader and its birth, if known."""
+        """Kill what a node on this machine left of these attempts; `keys` has each leader's pid and birth, if known."""
         identity = self.identity
         if identity is not None and identity.is_here():
             tags = {

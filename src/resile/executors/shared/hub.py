@@ -88,7 +88,7 @@ class Hub:
             self.workers.open_run(view)
 
     def close_view(self, view: View, marks: list[Mark]) -> None:
-        """Stop serving a run; the launcher keeps reports that its engine has not recorded for LINGER_SECONDS."""
+        """Stop serving a run; for LINGER_SECONDS the launcher keeps reports that its engine has not recorded."""
         if self.views.get(view.profile) is view:
             del self.views[view.profile]
             self._by_run.pop(run_of(view.profile), None)
@@ -164,7 +164,7 @@ class Hub:
         return found if id(view) == id(executor) else [*found, executor.fileno()]
 
     def abandon(self, run: int) -> None:
-        """End the attempts that this server started of a run, because another engine has the run now."""
+        """End this server's attempts of a run, because another engine has the run now."""
         if run in self._by_run:
             self._by_run[run].abandon()
 

@@ -5,9 +5,9 @@
     POST /workers/ID/reports       Reports -> Word            attempts that started, their output, how they ended
     POST /workers/ID/heartbeat     Beat -> Word               nothing new; a sign of life
 
-The server gives each attempt that it assigns a token. It ignores a report with a token that it has withdrawn, and its
-answer lists the token under `gone`; the worker then ends that attempt. A worker keeps the end of an attempt, and may
-report it again, until the server lists the token under `recorded`.
+The server gives each attempt that it assigns a token. If a worker reports a token that is no longer valid, the server
+ignores the report and lists the token under `gone` in its answer; the worker then ends that attempt. A worker keeps the
+end of an attempt, and may report it again, until the server lists the token under `recorded`.
 """
 
 from __future__ import annotations

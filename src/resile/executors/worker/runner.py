@@ -60,7 +60,7 @@ class Runner:
             clock_offset=time.time() - processes.boot_seconds(),
         )
         self._known: dict[int, _Known] = {}
-        # They begin above all numbers that earlier workers in this folder used.
+        # Profile numbers in the launcher: they begin above all that earlier workers in this folder used.
         self._profiles = count(time.time_ns() // 1_000_000)
         self._numbers = count(1)
         # The attempts that have not ended, by the job numbers that the launcher uses.
@@ -204,7 +204,7 @@ class Runner:
         return os.path.basename(log.segment)
 
     def drop_unused(self) -> None:
-        """Forget the settings and the output of runs whose last attempt left the worker PROFILE_SECONDS ago."""
+        """Forget settings and output of runs without attempts here, PROFILE_SECONDS after the last one was started."""
         used = {entry.profile for entry in self._book.entries.values()}
         latest = time.monotonic() - PROFILE_SECONDS
         for number, known in list(self._known.items()):
