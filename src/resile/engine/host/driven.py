@@ -16,13 +16,13 @@ from resile.store.contract import Lease, RunRow
 from resile.store.errors import LeaseHeld
 from resile.store.lease import boot_seconds
 
-# A run that only waits stays in memory for so long, and one whose timer comes sooner stays for good; one with blocks of
-# its own stays as long as they may be idle.
+# How many seconds a run that only waits stays in memory. It also stays if its timer comes sooner than that. A run with
+# blocks of its own stays as long as the blocks may be idle.
 IDLE_SECONDS = 5.0
 
 
 class Lost(LeaseHeld):
-    """Another server has this run, or this one was stopped for longer than its leases last."""
+    """Another server drives this run, or this server was stopped for longer than its leases last."""
 
 
 class DrivenRun:
@@ -44,7 +44,7 @@ class DrivenRun:
         self._wake = wake
         self._idle_since: float | None = None
         self._idle_seconds = IDLE_SECONDS
-        # The items file of the redrive that it is in.
+        # The items file of the redrive that the run is in; empty outside of a redrive.
         self._letters = ""
 
     # --- what the engine calls
@@ -71,16 +71,16 @@ class DrivenRun:
             self.drive.write_closing_row(engine.outcome)
 
     def is_over(self) -> bool:
-        """Has the engine left the run, and is everything that it decided durable?"""
+        """Has the engine left the run, and are all its decisions durable?"""
         if not self.ends or self.drive is None:
             return False
         self.drive.journal.take_durable()
         return not self.drive.journal.is_unfinished()
 
     def look_ahead(self, now: float) -> bool:
-        """Find out when the run wants its next turn; True where it only waits, and has for a while.
+        """Set `wakes_at` to the time of the run's next turn; return True if the run has only waited for a while.
 
-        `now` counts from the boot, like `wakes_at`.
+        `now` and `wakes_at` count from the boot.
         """
         assert self.drive is not None
         offset = self.clock.machine.clock_offset
@@ -95,11 +95,11 @@ class DrivenRun:
         return now >= self._idle_since + self._idle_seconds
 
     def begin(self, row: RunRow) -> None:
-        """Let the engine begin; where a redrive begins, or goes on, know the file with its dead letters."""
+        """Let the engine begin. If a redrive begins or goes on, note the path of the file with its dead letters."""
         assert self.drive is not None
         state = self.drive.state
         if state.workflow.executor is not None:
-            # Its blocks end with its engine: let it stay as long as they do.
+            # The blocks of a run end with its engine: keep the run in memory as long as they may be idle.
             self._idle_seconds = max(IDLE_SECONDS, state.workflow.executor.idle_seconds)
         labels = [event.label for event in self.drive.events if isinstance(event, Redriven)]
         if state.phase == "redriving" and state.redrive is not None:
@@ -114,7 +114,7 @@ class DrivenRun:
             remove_letters(self._letters)
 
     def due_at(self) -> float | None:
-        """When a run that only waits is to be driven again, by the wall clock; None until there is a request."""
+        """When a host must drive this waiting run again, by the wall clock; None if only a request can wake it."""
         assert self.drive is not None
         until = self.drive.engine.waits_until()
         if until is None or until == NEVER:
@@ -122,12 +122,12 @@ class DrivenRun:
         return time.time() + until - self.clock.machine.clock_offset - boot_seconds()
 
     def has_blocks_at_work(self) -> bool:
-        """Has the run blocks of its own, and steps that run there?"""
+        """Do steps of the run run on blocks of its own?"""
         if self.drive is None or self.drive.state.workflow.executor is None:
             return False
         return bool(self.drive.state.in_flight)
 
     def has_ended(self) -> bool:
-        """Is there nothing left to drive, in this epoch?"""
+        """Has this epoch of the run ended?"""
         assert self.drive is not None
         return self.drive.engine.outcome in RUN_ENDED

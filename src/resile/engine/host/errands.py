@@ -1,4 +1,4 @@
-"""What other threads want done in the thread of the host."""
+"""Calls functions of other threads in the thread of the host."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ T = TypeVar("T")
 
 
 class Errands:
-    """Functions that wait for the thread of the host; any thread adds some."""
+    """Functions that the thread of the host will call; any thread may add one."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        """`wake` makes the host run them soon."""
+        """`wake` makes the host call `run` soon."""
         self._wake = wake
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_over = False
 
     def add(self, function: Callable[[], T]) -> Future[T]:
-        """Let the host call a function; the future has its result."""
+        """Let the host call a function; return a future with the function's result."""
         future: Future[T] = Future()
 
         def run() -> None:
-            """Call it; what it raises is the caller's."""
+            """Call the function; the future takes its result or its exception."""
             try:
                 future.set_result(function())
             except Exception as error:
@@ -38,12 +38,12 @@ class Errands:
         return future
 
     def run(self) -> None:
-        """Call the functions that wait."""
+        """Call all waiting functions, in the thread of the host."""
         with suppress(IndexError):
             while True:
                 self._waiting.popleft()()
 
     def close(self) -> None:
-        """The host ends: from now on the thread that adds a function calls it."""
+        """Call all waiting functions because the host ends. From now on `add` calls each function at once."""
         self._is_over = True
         self.run()

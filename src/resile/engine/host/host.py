@@ -4,9 +4,10 @@
                                                  |
                                                  +--> one writer: batches of many runs in one transaction
 
-It takes runs that are due, under a lease of 15 s that it renews every 5 s, and drives each until it ends, parks or, for
-more than 5 s, only waits: then it hands the run back to the store, which says when it is due again, and forgets it. The
-runs of a host that dies are due again when their leases have expired, at once for another host on the same machine.
+The host takes runs that are due, under leases of 15 s, which it renews every 5 s. It drives each run until the run
+ends, parks, or only waits for more than 5 s. A run that only waits goes back to the store with the time when it is due
+again, and the host forgets it. If a host dies, another host takes its runs: on the same machine at once, on another
+machine when the leases have expired.
 """
 
 from __future__ import annotations
@@ -53,17 +54,17 @@ from resile.store.server_tables import SharedStore, Submission
 
 LEASE_SECONDS = 15.0
 RENEW_SECONDS = 5.0
-# How often the host looks at the store: without a bell, and with one, in case a ring was lost.
+# Seconds between two looks at the store: without a bell, and with a bell, because a ring may get lost.
 LOOK_SECONDS, LOOK_WITH_BELL_SECONDS = 0.25, 2.0
 # The pause between a ring and the look at the store, so that many rings cost one look.
 LOOK_AGAIN_SECONDS = 0.02
 # How many runs the host drives at most, and how many it takes in one look.
 DRIVEN_MAX, TAKEN_MAX = 512, 64
-# The pause before the host tries a run again that it had to leave, because of a full disk for example.
+# The pause before the host tries again to drive a run that it had to leave, for example because of a full disk.
 AGAIN_SECONDS = 30.0
 # How long a stopping host waits for a second signal, which kills the running steps: people press Ctrl-C twice.
 SECOND_STOP_SECONDS = 2.0
-# How long it waits for Parsl and the batch system, which end the blocks of runs that have some.
+# How long a stopping host waits until Parsl and the batch system have ended the blocks of its runs.
 CLOSE_SECONDS_MAX = 4.0
 
 Log = Callable[[str], None]
@@ -71,7 +72,7 @@ T = TypeVar("T")
 
 
 class Host:
-    """Drives the due runs of a store, which no other thread may use; any thread may call the public methods."""
+    """Drives the due runs of a store. Any thread may call the public methods, but only the host may use the store."""
 
     def __init__(
         self,
@@ -88,10 +89,10 @@ class Host:
         listener: Listener = lambda _state, _notes: None,
         note_commit: Callable[[float], None] | None = None,
     ) -> None:
-        """`output` has a folder for this server; `env` is the environment of steps, by default that of the process.
+        """`output` is the output folder; `env` is the environment of steps, by default that of this process.
 
-        Steps get the address `api_url`, and the token that `step_token` makes for their run. The `listener` hears of
-        the events of all runs once they are durable, and `note_commit` how many seconds a transaction took.
+        Steps get the address `api_url`, and the token that `step_token` makes for their run. The host passes the events
+        of all runs to the `listener` once they are durable, and the seconds of each transaction to `note_commit`.
         """
         self._api_url, self._step_token = api_url, step_token
         self._store, self._listener = store, listener
@@ -100,8 +101,8 @@ class Host:
         self._log, self._redrive = log, redrive
         self._folder = ServerFolder.take(output)
         machine = measure(None, None, None, None)
-        # Attempts wait in the hub, so that a slot never waits for a commit; none is reserved before its needs hold.
-        # The hub checks whether an attempt fits into a place, so the engine sees no limit.
+        # Attempts wait in the hub, so that a slot never waits for a commit. The engine reserves none before its needs
+        # hold, and sees no limits, because the hub checks whether an attempt fits into a place.
         self._machine: Capacity = replace(machine, early=0, cpus=CPUS_MAX, memory_bytes=MEMORY_BYTES_MAX, gpus=GPUS_MAX)
         gpus = visible_gpus(os.environ) or [str(number) for number in range(machine.gpus)]
         self.hub: Hub = open_hub(self._folder, slots, labels, Room(machine.cpus, machine.memory_bytes, gpus))
@@ -155,7 +156,7 @@ class Host:
         return not self._thread.is_alive()
 
     def hand_back(self) -> None:
-        """Release what a host whose store failed still held, for the next one; steps go on."""
+        """Release the leases that this host still holds after its store failed: the next host takes the runs."""
         self._releases.wait(CLOSE_SECONDS_MAX)
 
     # --- the thread
@@ -221,7 +222,7 @@ class Host:
         self._forget_records()
 
     def _is_held(self, lease: Lease) -> bool:
-        """Is this lease still ours, as far as can be known without asking the store?"""
+        """Does this host still hold the lease? The answer comes from its clock, without asking the store."""
         driven = self._driven.get(lease.run)
         return driven is not None and driven.lease is lease and boot_seconds() < self._held_until
 
@@ -322,7 +323,7 @@ class Host:
     # --- driving
 
     def _turn_all(self, now: float) -> None:
-        """Let every engine turn that has reports, durable batches, a timer, or was woken."""
+        """Let those engines turn that were woken, or have reports, durable batches or a due timer."""
         due, self._due = self._due, set()
         reporting = self.hub.collect(now)
         for share in self._writer.take_advanced():
@@ -341,7 +342,7 @@ class Host:
                 self._turn(driven_run, now)
 
     def _turn(self, driven: DrivenRun, now: float) -> None:
-        """Let one engine turn, and see what becomes of its run."""
+        """Let one engine turn; then keep its run, close it, or hand it back."""
         try:
             driven.turn(has_reports=True)
             if driven.is_over():
@@ -354,7 +355,7 @@ class Host:
             self._lose(driven)
             return
         except StoreError:
-            # One of this run alone, else the writer raises it for all.
+            # `durable` raises the error if it stopped the writer for all runs; else only this run has it.
             self._writer.durable()
             self._give_up(driven, "its output can't be kept")
             return
@@ -392,14 +393,14 @@ class Host:
         self._releases.hand_back(driven.lease, due_at)
 
     def _lose(self, driven: DrivenRun) -> None:
-        """Drop a run that another engine has taken, and end its attempts here."""
+        """Drop a run that another engine has taken, and end its attempts on this host."""
         self.statistics.lease_losses += 1
         self._log(f"run {driven.run} was taken over by another process")
         self.hub.abandon(driven.run)
         self._close_run(driven, finished=False)
 
     def _give_up(self, driven: DrivenRun, why: str) -> None:
-        """Leave a run that can't be driven here now; it is tried again later."""
+        """Leave a run that this host can't drive now; a host tries it again later."""
         self._log(f"run {driven.run} can't be driven: {why}")
         self._close_run(driven, finished=False)
         self._release(driven, time.time() + AGAIN_SECONDS)
@@ -423,7 +424,7 @@ class Host:
             driven.wakes_at = float("inf")
 
     def _forget_records(self) -> None:
-        """Forget what the launcher recorded for earlier hosts, of runs that this one will not drive soon."""
+        """Forget the launcher's records from earlier hosts, for runs that this host will not drive soon."""
         now, wall = boot_seconds(), time.time()
         for run in self.hub.recorded_runs() - self._driven.keys():
             row, submission = self._store.run(run), self._tables.submission(run)
@@ -432,7 +433,7 @@ class Host:
             if row is None or not is_due:
                 self.hub.forget_records(run)
             elif self._store.lease(run, now) is not None:
-                # Another server drives the run, so its attempts here must end.
+                # Another server drives the run, so its attempts on this machine must end.
                 self.hub.end_records(run)
         self.hub.close_annexes()
 
@@ -449,7 +450,7 @@ class Host:
         return bool(self.hub.running_count()) or any(driven.has_blocks_at_work() for driven in self._driven.values())
 
     def _kill_steps(self) -> None:
-        """End all steps that run, and wait until that is recorded."""
+        """End all steps that run, and wait until the store has recorded their ends."""
         for driven in self._driven.values():
             assert driven.drive is not None
             for _ in range(2):

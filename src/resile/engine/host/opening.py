@@ -1,9 +1,9 @@
-"""How a host begins to drive a run that is due: from its log, and from what was asked of it meanwhile.
+"""How a host begins to drive a run that is due: from the run's log and from the requests that wait for it.
 
-ended     rerun, retry, redrive begin it again; other requests are refused
-else      it goes on where it was; its engine answers the requests
+ended     rerun, retry and redrive start the run again; other requests are refused
+else      the run goes on where it was; its engine answers the requests
 
-`resume` and `rerun` may say how much the run may use from now on: their body has `limits`, fields of a Capacity.
+`resume` and `rerun` may change the capacity of the run: `limits` in their body has fields of a Capacity.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from resile.engine.session import next_event
 from resile.errors import ResileError
 from resile.store.contract import Request, RunRow, Store
 
-# Begins a redrive: its events, which may end with a resume, and the result for the caller. It may raise ResileError.
+# Begins a redrive: returns its events, which may end with a resume, and the caller's result. It may raise ResileError.
 Redrive = Callable[[Store, RunRow, State, Mapping[str, Any], Clock], tuple[list[Event], Result]]
 
 
 class Opening(msgspec.Struct):
-    """The first events of an engine, what the requests before it were answered, and those that the engine answers."""
+    """The first events of an engine, the results of requests that the host has answered, and the `left` requests."""
 
     events: list[Event]
     results: dict[int, Result]
@@ -48,7 +48,7 @@ def open_run(
     clock: Clock,
     redrive: Redrive | None,
 ) -> Opening:
-    """What an engine of this run begins with; without events there is nothing to drive."""
+    """Answer requests and choose the first events of the engine; without events there is nothing to drive."""
     opening = Opening([], {}, [], capacity_of(row, state, machine))
     for request in requests:
         _take(opening, store, row, state, request, clock, redrive)
@@ -63,17 +63,17 @@ def open_run(
 
 
 def _without_early(event: Event) -> Event:
-    """In a host attempts are reserved once their needs hold: it may give those of one run to several places."""
+    """Set `early` to 0: a host has several places, so it reserves an attempt only when the attempt's needs hold."""
     if not isinstance(event, RunResumed):
         return event
     return msgspec.structs.replace(event, capacity=msgspec.structs.replace(event.capacity, early=0))
 
 
 def capacity_of(row: RunRow, state: State, machine: Capacity) -> Capacity:
-    """How much a run may use: as its last engine had it, or the call that made the run.
+    """How much a run may use: the capacity of its last engine, or of the call that made the run.
 
-    After a reset the file says it, or the machine. An engine on one machine measured that machine, and reserved early:
-    here only its number of attempts counts.
+    After a reset the file or the machine decides. A last engine that reserved early was not a host's: it measured its
+    own machine, so only its number of attempts counts here.
     """
     replace = msgspec.structs.replace
     known, first = state.capacity, row.summary.get("first")
@@ -91,7 +91,7 @@ def capacity_of(row: RunRow, state: State, machine: Capacity) -> Capacity:
 def _take(
     opening: Opening, store: Store, row: RunRow, state: State, request: Request, clock: Clock, redrive: Redrive | None
 ) -> None:
-    """Answer a request that comes before the engine, or leave it to the engine."""
+    """Answer a request now, before there is an engine, or leave it to the engine."""
     body, may_restart = request.body, state.phase == "ended" or row.status == "parked"
     match request.kind:
         case "rerun" if may_restart and not opening.events:

@@ -1,7 +1,7 @@
 """The leases that a host gives back after each round.
 
-To close a run with blocks of its own may take seconds, so a thread beside the host's does it. The host keeps the lease
-until then: no engine opens the run while that thread ends its blocks.
+Closing a run with blocks of its own may take seconds, so another thread does it. The host keeps the lease until that
+thread is done, so that no engine opens the run while its blocks end.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from resile.store.server_tables import ServerTables
 
 
 class Releases:
-    """Leases to release: of runs that have ended, and of those that wait, with the time when they are due."""
+    """Leases to release: those of ended runs, and those of waiting runs with the time when each is due."""
 
     def __init__(self, tables: ServerTables, wake: Callable[[], None], log: Callable[[str], None]) -> None:
-        """`wake` is called when a run has been closed, in any thread."""
+        """The thread that has closed a run calls `wake`."""
         self._tables = tables
         self._wake = wake
         self._log = log
@@ -26,15 +26,15 @@ class Releases:
         self._closing: dict[int, Future[None]] = {}
 
     def end(self, lease: Lease) -> None:
-        """A run has ended."""
+        """Release the lease of a run that has ended with the next `flush`."""
         self._ended.append(lease)
 
     def hand_back(self, lease: Lease, due_at: float | None) -> None:
-        """A run waits; the store ignores a lease that is lost."""
+        """Hand back a run that waits with the next `flush`; the store ignores a lease that is lost."""
         self._waiting.append((lease, due_at))
 
     def note_closing(self, run: int, closing: Future[None] | None) -> None:
-        """The blocks of a run are being closed."""
+        """Keep the lease of a run until its blocks are closed; None means that it has no blocks."""
         if closing is not None:
             self._closing[run] = closing
             closing.add_done_callback(lambda _: self._wake())
@@ -45,24 +45,24 @@ class Releases:
         return [lease for lease in leases if lease.run in self._closing]
 
     def flush(self) -> None:
-        """Release the leases of the runs that are closed."""
+        """Release the leases of all runs whose blocks are closed."""
         self._note_closed()
         ended = [lease for lease in self._ended if lease.run not in self._closing]
         waiting = [entry for entry in self._waiting if entry[0].run not in self._closing]
         if ended or waiting:
-            # First in the store: if that fails, they are still there for the next time.
+            # The store comes first: if it fails, the next `flush` still has the leases.
             self._tables.release_all(ended, waiting)
             self._ended = [lease for lease in self._ended if lease.run in self._closing]
             self._waiting = [entry for entry in self._waiting if entry[0].run in self._closing]
 
     def _note_closed(self) -> None:
-        """Forget the runs that are closed by now; say which could not be."""
+        """Forget the runs that are closed by now; log those whose blocks could not be closed."""
         for run in [run for run, closing in self._closing.items() if closing.done()]:
             error = self._closing.pop(run).exception()
             if error is not None:
                 self._log(f"run {run}: its blocks could not be closed: {error}")
 
     def wait(self, seconds_max: float) -> None:
-        """Wait until all runs are closed, at most so long, and release their leases; the others expire."""
+        """Wait until all runs are closed, at most `seconds_max`, and release their leases; the other leases expire."""
         wait(self._closing.values(), seconds_max)
         self.flush()

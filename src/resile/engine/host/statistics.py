@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Statistics(Struct):
-    """What a host has done, and does now."""
+    """Counts of a host's work: in total, and at this moment."""
 
     slots: int
     driven: int = 0

@@ -1,10 +1,10 @@
-"""A worker as a place for attempts: it asks for some, runs them, and reports what becomes of them.
+"""A worker as a place for attempts: the worker asks for attempts, runs them, and reports how they end.
 
     worker asks --> Offer of free slots --hub--> start --> flush: claims into the store, then attempts to the worker
     worker reports start, output, end --> the view of the run --the end is durable--> the worker may forget the attempt
 
-A claim says in the store which worker has an attempt. It is there before the worker gets the attempt, so the next
-server knows what workers have.
+A claim in the store names the worker of an attempt. The host writes the claim before the worker gets the attempt, so
+that the next server knows the attempts of all workers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from resile.store.errors import StoreError
 from resile.store.lease import boot_seconds
 from resile.store.server_tables import Claim
 
-# How long other machines may not see yet what one machine has written to a shared folder.
+# How many seconds may pass until other machines see what one machine wrote to a shared folder.
 SHARED_SECONDS_MAX = 30.0
 # How many seconds of work may wait in the launcher of a worker.
 AHEAD_SECONDS = 0.1
@@ -39,8 +39,8 @@ Phase = Literal["given", "found", "started", "ended"]
 class Held:
     """An attempt that a worker has.
 
-    given --> started --> ended --> forgotten, once its end is durable
-    found: an engine took over its run and found its claim; the next report of the worker shows its real phase
+    given --> started --> ended --> forgotten, once the end is durable
+    found: an engine took over the run and found the claim; the worker's next report shows the real phase
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Held:
         self.output = WorkerOutput(folder, claim.token, name, is_new=phase == "given")
         self.phase: Phase = phase
         self.killed = False
-        # Of a `found` attempt: has an engine asked for it, may it have started, does the worker not have it?
+        # For a `found` attempt: has an engine asked for it? May it have started? Is it missing at the worker?
         self.engine_asked = phase == "given"
         self.in_doubt = False
         self.missing = False
@@ -70,7 +70,7 @@ class Held:
         return self.claim.run, self.claim.epoch, self.claim.job, self.claim.attempt
 
     def keep(self, stream: Stream, offset: int, data: bytes) -> bool:
-        """Append output; False if output before it is missing. After an error the worker sends it again."""
+        """Append output; return False if earlier output is missing. After an error the worker sends the data again."""
         try:
             return self.output.keep(stream, offset, data)
         except OSError as error:
@@ -85,7 +85,7 @@ class Held:
             raise StoreError("output-unusable", f"can't link output: {error.strerror}") from error
 
     def waits_for_output(self) -> bool:
-        """May output of an attempt that has ended still show up in the shared folder? Asked again, it soon says no."""
+        """May output of an ended attempt still appear in the shared folder? After SHARED_SECONDS_MAX it may not."""
         now = boot_seconds()
         self._output_until = self._output_until or now + SHARED_SECONDS_MAX
         return now < self._output_until
@@ -109,7 +109,7 @@ class OfferedRoom(Room):
 
 
 class Offer(Struct):
-    """A worker waits for an answer: it has this many free slots."""
+    """An unanswered claim of a worker that has this many free slots."""
 
     answer: Future[Grant]
     slots: int
@@ -150,15 +150,15 @@ class WorkerPlace:
         """May the worker get one more attempt?"""
         if self.offer is None or self.offer.slots <= 0 or self.is_draining:
             return False
-        # As in local_place.py: while attempts are short, some wait in the worker's launcher, so that one call has many.
+        # While attempts are short, some wait in the worker's launcher: one call carries many (as in local_place.py).
         ahead = 0
         if self._mean_seconds < SHORT_SECONDS:
             ahead = max(self.slots, min(AHEAD, int(self.slots * AHEAD_SECONDS / max(self._mean_seconds, 1e-6))))
-        # A full worker gets more only when half of what waits has begun, so that the answer has many attempts again.
+        # A full worker gets more when half of its waiting attempts have begun, so that one answer again carries many.
         return self._unfinished < self.slots + (ahead if self._unsent else max(0, ahead // 2))
 
     def note_duration(self, seconds: float) -> None:
-        """Update the mean duration of attempts by one that took so long."""
+        """Update the mean duration of attempts with the seconds that one attempt took."""
         self._mean_seconds += NEWEST * (seconds - self._mean_seconds)
 
     def start(self, profile: int, launch: Launch) -> None:
@@ -191,7 +191,7 @@ class WorkerPlace:
         self.answer([assignment_of(held, launch, self._folder(held)) for held, launch in new], profiles)
 
     def kill(self, profile: int, job: int, attempt: int) -> None:
-        """Tell the worker to end an attempt: at once if it waits for an answer, else with the next one."""
+        """Tell the worker to end an attempt: at once if the worker waits for an answer, else with the next answer."""
         held = self._by_key.get((profile, (job, attempt)))
         if held is not None:
             self.flush()
@@ -219,12 +219,12 @@ class WorkerPlace:
             del self._by_key[held.profile, held.key]
 
     def note_recorded(self, held: Held) -> None:
-        """The end of an attempt is durable: forget it, and tell the worker with the next answer to do so."""
+        """Forget an attempt whose end is durable, and let the next answer tell the worker to forget it too."""
         self.forget(held)
         self._recorded.append(held.claim.token)
 
     def word(self, gone: Sequence[str] = (), need: dict[str, tuple[int, int]] | None = None) -> Word:
-        """Make the message with all that the worker is to do now; each recorded attempt is in one message only."""
+        """Make the message with the worker's orders; each recorded attempt is in one message only."""
         recorded, self._recorded = self._recorded, []
         kill = [token for token, held in self.held.items() if held.killed and held.phase != "ended"]
         return Word(kill, list(gone), recorded, need or {}, self.is_draining)
@@ -236,7 +236,7 @@ class WorkerPlace:
             offer.answer.set_result(Grant(attempts or [], profiles or [], self.word()))
 
     def deliver(self, held: Held, report: Report, recorded: Callable[[], None] | None = None) -> bool:
-        """Pass a report on to the run of its attempt; False if no engine of this server drives that run now."""
+        """Pass a report to the run of its attempt; return False if no engine of this server drives that run now."""
         view = self._view_of(held.profile)
         if view is None:
             return False
@@ -249,7 +249,7 @@ class WorkerPlace:
         return view.folder
 
     def _profile(self, number: int) -> Profile:
-        """What the attempts of a run share; of its variables only secrets and what differs from the server's own."""
+        """What the attempts of a run share; of the variables, those that are secret or differ from the server's own."""
         view = self._view_of(number)
         assert view is not None
         common = view.surroundings
@@ -267,9 +267,9 @@ class WorkerPlace:
 
 
 def assignment_of(held: Held, launch: Launch, folder: str) -> Assignment:
-    """An attempt as its worker gets it, with the content of the run's files that its arguments name.
+    """The message with an attempt for its worker; it holds the content of the run's files that the arguments name.
 
-    If such a file is too large, the worker gets a command instead that says so and fails.
+    If such a file is too large, the message has a command instead that says so and fails.
     """
     claim = held.claim
     argv, fallback = list(launch.argv), list(launch.fallback)

@@ -1,7 +1,8 @@
-"""The workers of a server, as its host sees them: who they are, what they hold, whether they still live.
+"""The workers of a server: which ones there are, which attempts they hold, and whether they still live.
 
-    every word of a worker renews its lease (15 s)       silent for longer: it is lost, and so is each of its attempts
-    this server was away, or stopped                      leases count from the moment at which it can hear again
+    every message of a worker renews its lease (15 s)
+    silent for longer                a worker and its attempts are lost
+    this server was away or stopped  leases count from the moment at which the server hears again
 
 All methods run in the thread of the host; `Host.call` brings the requests of workers there.
 """
@@ -39,16 +40,16 @@ from resile.executors.worker.shared_folder import find_shared
 from resile.store.lease import boot_seconds
 from resile.store.server_tables import Claim, ClaimKey, ServerTables
 
-# The host looks at the leases at least this often; when it comes later it was stopped, and leases begin again.
+# The host checks the leases at least this often. A later check means that it was stopped: then all leases begin again.
 LOOK_SECONDS_MAX = 6.0
-# Claims of recorded attempts are dropped together.
+# The claims of recorded attempts are deleted together: after this many seconds, or at this number of claims.
 DROP_SECONDS, DROPPED_MAX = 1.0, 256
-# So long a lost worker is listed.
+# How long a lost worker stays in the list.
 LISTED_SECONDS = 3600.0
 
 
 class Workers:
-    """All workers that this server has heard of, and those that an earlier one had."""
+    """All workers that called this server, and those that hold attempts of earlier servers."""
 
     def __init__(self, hub: Hub, tables: ServerTables) -> None:
         self._hub = hub
@@ -59,10 +60,10 @@ class Workers:
         self._is_closed = False
         hub.workers = self
 
-    # --- what workers say
+    # --- calls of workers
 
     def register(self, told: Introduction) -> Welcome:
-        """Know a worker, a new one or one that comes back."""
+        """Add a new worker, or accept a worker that comes back."""
         self._refuse_closed()
         shared_output = find_shared(told.shared_output) if told.shared_output is not None else ""
         number = told.id if told.id.rpartition("-")[0] == told.name else ""
@@ -74,7 +75,7 @@ class Workers:
         place.labels = frozenset(told.labels)
         place.shared_output = shared_output
         cpus = float(told.slots) if told.cpus is None else told.cpus
-        # What it holds took its room before.
+        # The room is new: take again the shares of the attempts that the worker holds.
         memory = sys.maxsize if told.memory_bytes is None else told.memory_bytes
         place.room = OfferedRoom(cpus, memory, told.gpus)
         for view in self._hub.views.values():
@@ -86,7 +87,7 @@ class Workers:
         return Welcome(place.id, LEASE_SECONDS, self._find_gone(place, told.held))
 
     def claim(self, number: str, told: Appeal) -> Offer:
-        """Let a worker wait for attempts; a claim of it that waits already is answered."""
+        """Let a worker wait for attempts; answer an earlier claim of it that still waits."""
         place = self._find_place(number)
         place.answer()
         if told.held is not None:
@@ -101,13 +102,13 @@ class Workers:
         return offer
 
     def end_claim(self, number: str, offer: Offer) -> None:
-        """Answer a claim that has waited long enough, or whose worker has hung up."""
+        """Answer a claim that has waited long enough, or whose worker has closed the connection."""
         place = self._places.get(number)
         if place is not None and place.offer is offer:
             place.answer()
 
     def report(self, number: str, told: Reports) -> Word:
-        """Take what a worker reports, each thing once; what is not about its own attempts changes nothing."""
+        """Take a worker's reports, each once; ignore reports about attempts that it does not hold."""
         place = self._find_place(number)
         tokens = dict.fromkeys([one.token for one in told.starts])
         tokens |= dict.fromkeys([one.token for one in told.output]) | dict.fromkeys([one.token for one in told.ends])
@@ -127,7 +128,7 @@ class Workers:
         return place.word(gone, need)
 
     def heartbeat(self, number: str, told: Beat) -> Word:
-        """A worker has nothing to report; one that leaves and holds nothing is forgotten."""
+        """Note that a worker lives, without reports; forget a worker that leaves and holds nothing."""
         place = self._find_place(number)
         place.is_draining = place.is_draining or told.draining
         if place.is_draining:
@@ -139,7 +140,7 @@ class Workers:
         return place.word()
 
     def drain(self, number: str) -> None:
-        """Let a worker finish what it has, and exit."""
+        """Let a worker finish its attempts, and exit."""
         place = self._places.get(number)
         if place is None or place.is_lost or not place.is_registered:
             raise _unknown(number)
@@ -147,13 +148,13 @@ class Workers:
         place.answer()
 
     def documents(self) -> list[WorkerDocument]:
-        """The workers as callers see them."""
+        """The documents of all registered workers, for the API."""
         return [_document(place) for place in self._places.values() if place.is_registered]
 
-    # --- what the runs need
+    # --- calls of the host and of runs
 
     def open_run(self, view: View) -> None:
-        """Know what workers have of a run that this server begins to drive."""
+        """Find out which attempts of a run workers hold, when this server begins to drive the run."""
         run, epoch = run_of(view.profile), epoch_of(view.profile)
         for claim in self._tables.claims(run=run):
             if claim.epoch != epoch:
@@ -165,7 +166,7 @@ class Workers:
                 held = Held(claim, view.profile, view.folder, place.name, "found")
                 place.hold(held)
             else:
-                # This server drove the run before; what it had not recorded comes again.
+                # This server drove the run before; the worker repeats the reports that were not recorded.
                 place.note_phase(held, "found")
                 held.engine_asked = False
             if place.is_lost:
@@ -175,7 +176,7 @@ class Workers:
             place.room.take_again(share, ())
 
     def find(self, view: View, attempts: Mapping[Key, bool]) -> set[Key]:
-        """Of the attempts that an engine asks for, those that workers have; their workers will tell."""
+        """Those of an engine's attempts that workers hold; their workers will report them."""
         found: set[Key] = set()
         for place in self._places.values():
             for held in list(place.held.values()):
@@ -187,7 +188,7 @@ class Workers:
         return found
 
     def look(self, now: float) -> float:
-        """Give up workers that were silent for too long; return when to look again."""
+        """Give up workers that were silent for too long; return the time of the next check."""
         if now - self._looked_at > LOOK_SECONDS_MAX:
             for place in self._places.values():
                 place.lease_until = max(place.lease_until, now + LEASE_SECONDS)
@@ -211,7 +212,7 @@ class Workers:
         return sum(place.is_registered and not place.is_lost for place in self._places.values())
 
     def close(self) -> None:
-        """Answer the claims that wait: this server stops."""
+        """Answer all waiting claims, because this server stops."""
         self._is_closed = True
         for place in self._places.values():
             place.answer()
@@ -221,7 +222,7 @@ class Workers:
     # --- parts
 
     def _place(self, number: str) -> WorkerPlace:
-        """The place of a worker with this id, which may not have come back yet."""
+        """The place of the worker with this id; a new place if the worker has not come back yet."""
         place = self._places.get(number)
         if place is None:
             place = WorkerPlace(number, number.rpartition("-")[0], self._hub.views.get, self._add)
@@ -230,7 +231,7 @@ class Workers:
         return place
 
     def _add(self, claims: list[Claim]) -> None:
-        # An attempt whose claim was to be dropped may be given again, under the same key.
+        # Keep a claim in the store whose attempt is given again under the same key.
         keys = {(claim.run, claim.epoch, claim.job, claim.attempt) for claim in claims}
         self._dropped = [key for key in self._dropped if key not in keys]
         self._tables.add_claims(claims)
@@ -241,7 +242,7 @@ class Workers:
         self._dropped.append((claim.run, claim.epoch, claim.job, claim.attempt))
 
     def _find_place(self, number: str) -> WorkerPlace:
-        """The worker with this id, which has just been heard of."""
+        """The worker with this id, whose call is handled; renews its lease."""
         self._refuse_closed()
         place = self._places.get(number)
         if place is None or place.is_lost or not place.is_registered:
@@ -259,12 +260,12 @@ class Workers:
         place.is_lost = False
 
     def _revive(self, place: WorkerPlace) -> None:
-        """Wait for a worker again that was given up: an engine finds that it has attempts."""
+        """Wait again for a worker that was given up, because a claim says that it has attempts."""
         place.is_lost, place.is_registered = False, False
         place.lease_until = boot_seconds() + LEASE_SECONDS
 
     def _find_gone(self, place: WorkerPlace, tokens: Iterable[str]) -> list[str]:
-        """Which of these attempts are not the worker's any more; those of runs that wait for a server still are."""
+        """Which of these attempts the worker must drop; it keeps those of runs that still wait for a server."""
         unknown = [token for token in tokens if token not in place.held]
         if not unknown:
             return []
@@ -281,7 +282,7 @@ class Workers:
         return gone
 
     def _take_back(self, place: WorkerPlace, held_there: Iterable[str]) -> None:
-        """Settle what the worker was given and does not have: its answer got lost, or its folder."""
+        """Settle the attempts that the worker was given and lacks, because the answer or its folder got lost."""
         there = set(held_there)
         for token, held in list(place.held.items()):
             if token in there or held.phase == "ended":
@@ -292,7 +293,7 @@ class Workers:
                 self._settle_missing(place, held)
 
     def _settle_missing(self, place: WorkerPlace, held: Held) -> None:
-        """An attempt that the worker does not have: it never started, unless a start was recorded."""
+        """End an attempt that the worker lacks: as lost if it may have started, else as withdrawn."""
         now = self._now(held)
         if held.phase == "started" or held.in_doubt:
             report: Report = Lost(*held.key, now, f"worker {place.name} has no record of it", held.log)
@@ -301,13 +302,13 @@ class Workers:
         self._finish(place, held, report)
 
     def _finish(self, place: WorkerPlace, held: Held, report: Report) -> None:
-        """Report the end of an attempt that its worker does not report."""
+        """Report the end of an attempt in place of its worker."""
         place.forget(held)
         self._drop(held.claim)
         place.deliver(held, report)
 
     def _lose(self, place: WorkerPlace) -> None:
-        """A worker was silent for too long: what it had is lost."""
+        """Give up a worker that was silent for too long, and report its attempts as lost."""
         place.is_lost = True
         place.answer()
         if place in self._hub.places:
@@ -316,22 +317,22 @@ class Workers:
             del self._places[place.id]
         for held in list(place.held.values()):
             if held.phase == "ended":
-                # Its end is with the engine, which records it.
+                # The engine already has the end, and records it.
                 continue
             why = f"worker {place.name} was not heard of for {LEASE_SECONDS:.0f} s"
             self._finish(place, held, Lost(*held.key, self._now(held), why, held.log))
 
     def _now(self, held: Held) -> float:
-        """The time by the clock of the run."""
+        """The present time by the clock of the attempt's run."""
         view = self._hub.views.get(held.profile)
         offset = self._hub.clock_offset if view is None else self._hub.clock_offset + view.clock_shift
         return boot_seconds() + offset
 
     def _start(self, place: WorkerPlace, held: Held, told: Start) -> None:
-        """An attempt runs; one that an earlier server gave is watched again."""
+        """Report that an attempt runs: as started, or as adopted if an engine found it at the worker."""
         self._link(place, held, told.segment)
         at = min(told.at, self._now(held))
-        # While it runs its lengths are not known.
+        # While the attempt runs, the lengths of its output are not final.
         log = replace(held.log, out_length=0, err_length=0)
         if held.phase == "given":
             delivered = place.deliver(held, Started(*held.key, at, told.pid, log))
@@ -343,7 +344,7 @@ class Workers:
             place.note_phase(held, "started")
 
     def _end(self, place: WorkerPlace, held: Held, told: End) -> bool:
-        """An attempt is over; False where output of it is missing."""
+        """Report the end of an attempt; return False if output of it is missing."""
         if held.phase == "ended":
             return True
         self._link(place, held, told.segment)
@@ -351,14 +352,14 @@ class Workers:
         if not is_whole and not held.output.is_linked:
             return False
         if not is_whole and held.waits_for_output():
-            # The worker tells the end again.
+            # The worker will report the end again.
             return True
         report = self._report_of(place, held, told)
         if not is_whole and isinstance(report, Ended):
             report = replace(report, spawn_error=EIO, spawn_stage="output")
 
         def note_recorded() -> None:
-            """Its end is durable."""
+            """Forget the attempt and its claim, because its end is durable."""
             place.note_recorded(held)
             self._drop(held.claim)
 
@@ -374,7 +375,7 @@ class Workers:
             held.link(place.shared_output, segment)
 
     def _report_of(self, place: WorkerPlace, held: Held, told: End) -> Report:
-        """The end of an attempt as its run sees it; no time is later than now."""
+        """Convert a worker's report of an end; its times are shifted so that none is later than now."""
         shift = min(0.0, self._now(held) - told.at)
         at = told.at + shift
         match told.kind:
@@ -405,7 +406,7 @@ def _unknown(number: str) -> ResileError:
 
 
 def _document(place: WorkerPlace) -> WorkerDocument:
-    """A worker as callers see it."""
+    """The document of a worker, for the API."""
     status = "lost" if place.is_lost else "draining" if place.is_draining else "active"
     return WorkerDocument(
         place.id,
