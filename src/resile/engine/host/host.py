@@ -4,10 +4,9 @@
                                                  |
                                                  +--> one writer: batches of many runs in one transaction
 
-The host takes runs that are due, under leases of 15 s, which it renews every 5 s. It drives each run until the run
-ends, parks, or only waits for more than 5 s. A run that only waits goes back to the store with the time when it is due
-again, and the host forgets it. If a host dies, another host takes its runs: on the same machine at once, on another
-machine when the leases have expired.
+The host takes due runs under leases of 15 s, which it renews every 5 s. It drives a run until the run ends, parks, or
+only waits for more than 5 s. It hands a run that only waits back to the store, with the time when it is due again. If a
+host dies, another one takes its runs: on the same machine at once, on another when the leases have expired.
 """
 
 from __future__ import annotations
