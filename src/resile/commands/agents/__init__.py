@@ -1,1 +1,1 @@
-"""What agents do: they judge the parked failures of runs, with what was decided before."""
+"""Agents judge the parked failures of runs; they see how similar failures were judged before."""

@@ -1,4 +1,4 @@
-"""Decisions of an agent about several parked failures of one run: all are carried out, or none.
+"""Carries out an agent's decisions about several parked failures of one run: all of them, or none.
 
     check every decision --> no engine drives the run: one batch of the log has all of them
                          --> an engine drives it: it gets them one after the other
@@ -35,7 +35,7 @@ class Decision(Struct, frozen=True):
 
 
 class Decided(Struct, frozen=True):
-    """What became of a decision: it was carried out, or would be in a dry run, or why not."""
+    """The result for one decision: carried out, possible (in a dry run), or the reason why not."""
 
     job_id: int
     step: str
@@ -54,7 +54,7 @@ def judge_many(
     partial: bool = False,
     dry_run: bool = False,
 ) -> list[Decided]:
-    """Carry out decisions about parked failures; if one is not possible, none is, unless `partial`."""
+    """Carry out decisions about parked failures. If one is impossible, carry out none, unless `partial`."""
     state = fold_log(store, row_of(store, run))
     left = quota - _judged_by_agents(store, run)
     problems = [_problem(state, run, decision, decisions[:number], left) for number, decision in enumerate(decisions)]
@@ -93,7 +93,7 @@ def _problem(state: State, run: int, decision: Decision, earlier: Sequence[Decis
 
 
 def _carry_out(store: SharedStore, run: int, decisions: Sequence[Decision], by: str) -> dict[int, str]:
-    """Write the judgements to the log; return why some came too late, by job."""
+    """Write the judgements to the log; return, by job, why some came too late."""
     try:
         with hold_lease(store, run) as lease:
             row = row_of(store, run)
@@ -126,7 +126,7 @@ def _ask(store: SharedStore, run: int, decision: Decision, by: str) -> str:
 
 
 def _result_of(state: State, decision: Decision, *, done: bool, problem: str) -> Decided:
-    """What became of a decision, in the words of the agent."""
+    """The result for one decision, in the words that the agent used."""
     job = state.jobs.get(decision.job)
     step = "" if job is None else state.step_of(job).name
     judgement = decision.judgement

@@ -14,7 +14,7 @@ POSITIONS_SEARCHED = 20_000
 
 
 class SimilarFailure(Struct, frozen=True):
-    """A failure that was judged before; `ended` is the status of its job now."""
+    """A failure that was judged before; `ended` is the present status of its job."""
 
     run: int
     job: int
@@ -27,7 +27,7 @@ class SimilarFailure(Struct, frozen=True):
 
 
 def similar_failures(store: SharedStore, signature: str, *, other_than: tuple[int, int]) -> list[SimilarFailure]:
-    """The latest judgements of failures with this signature, newest first; without those of this run and job."""
+    """The latest judgements of failures with this signature, newest first, except those of this job of this run."""
     tables = store.server_tables()
     recent = tables.announcements(max(0, tables.last_position() - POSITIONS_SEARCHED), POSITIONS_SEARCHED)
     judged = [one for one in recent if one.note.type == "step_judged"][-JUDGEMENTS_SEARCHED:]
