@@ -1,1 +1,1 @@
-"""Only what must run again: `rerun --changed` and `run --cached`."""
+"""`rerun --changed` and `run --cached`: run only the steps that must run again."""

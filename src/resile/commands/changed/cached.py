@@ -1,10 +1,11 @@
-"""`run --cached`: a new run that takes over what did not change since the last completed run of the same workflow.
+"""`run --cached`: a new run that takes over the results of unchanged steps from the last completed run of its workflow.
 
     last completed run --> changes (compare.py) --> RunStarted(cached): values, exit codes, fingerprints
-                       --> links to what its steps printed, in the folder of epoch 0 of the new run
+                       --> links to the output of its steps, in the folder of epoch 0 of the new run
 
-The new run needs nothing of the earlier one afterwards: that may be deleted. Results of the items of a map, and outputs
-captured as files, stay with the run that made them; a map or step whose results a step that runs uses runs, too.
+Afterwards the new run no longer needs the earlier one, which may be deleted. Two kinds of results stay with the run
+that made them: those of a map's items, and outputs captured as files. If a step that runs uses such results, the map or
+step that made them runs again, too.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _RUNS_AT_ONCE = 100
 
 
 class TakeOver:
-    """What a new run takes over: the event's part, and the attempts whose output its steps have."""
+    """The results that a new run takes over: a part of its first event, and the attempts whose output it links to."""
 
     def __init__(
         self, changes: list[Change], earlier: Earlier | None, workflow: Workflow, rows: dict[str, AttemptRow]
@@ -52,7 +53,7 @@ class TakeOver:
         self.event = _event_of(earlier, workflow, {change.step for change in changes}) if earlier is not None else None
 
     def copy_outputs(self, store: Store, row: RunRow, state: State, lease: Lease) -> None:
-        """Give the new run what the steps that it takes over printed: links, or copies on another file system."""
+        """Give the new run the output of the steps that it takes over: links, or copies on another file system."""
         if self._earlier is None or self.event is None:
             return
         folder = epoch_folder(row.output, row.id, EPOCH)
@@ -82,7 +83,7 @@ def preview_cached(stores: StoreHandle, call: RunCall) -> Changes:
 
 
 def take_cached(store: Store | None, call: RunCall, loaded: Loaded, inputs: dict[str, Any], output: str) -> TakeOver:
-    """What a run that is about to start takes over from an earlier one."""
+    """Find the results that a run which is about to start takes over from an earlier run."""
     directory = call.directory or os.getcwd()
     workflow = loaded.workflow
     row = _last_completed(store, workflow, directory) if store is not None else None
@@ -110,7 +111,7 @@ def _last_completed(store: Store, workflow: Workflow, directory: str) -> RunRow 
 
 
 def _last_attempts(store: Store, earlier: Earlier) -> dict[str, AttemptRow]:
-    """By step, the attempt whose output is that of the step."""
+    """For each step, the attempt whose output is the output of the step."""
     state = earlier.state
     jobs = {job.output_job or job.id: job for job in _root_jobs(state) if job.status is COMPLETED}
     return {
@@ -121,7 +122,7 @@ def _last_attempts(store: Store, earlier: Earlier) -> dict[str, AttemptRow]:
 
 
 def _lost_outputs(earlier: Earlier, rows: dict[str, AttemptRow]) -> list[str]:
-    """The steps whose output is not on the disk any more."""
+    """The steps whose output is no longer on the disk."""
     lost = []
     for name, row in rows.items():
         reader = open_output(epoch_folder(earlier.row.output, earlier.row.id, row.epoch))
@@ -138,7 +139,7 @@ def _root_jobs(state: State) -> Iterator[Job]:
 
 
 def _with_unmovable(workflow: Workflow, changes: list[Change], lost: list[str]) -> list[Change]:
-    """The changes with the steps whose results can't be taken over although a step that runs uses them."""
+    """The changes, and with them the steps whose results are needed by a step that runs but can't be taken over."""
     found = {change.step: change for change in changes}
     for name in lost:
         found.setdefault(name, Change(name, "outputs", "what it printed is lost"))
@@ -162,7 +163,7 @@ def _stays(step: Step) -> bool:
 
 
 def _event_of(earlier: Earlier, workflow: Workflow, again: set[str]) -> Cached:
-    """What the event of the new run says of the steps that it takes over."""
+    """The part of the new run's first event that describes the steps that it takes over."""
     state = earlier.state
     root = state.scopes[ROOT]
     jobs = {state.step_of(job).name: job for job in _root_jobs(state)}
@@ -188,7 +189,7 @@ def _event_of(earlier: Earlier, workflow: Workflow, again: set[str]) -> Cached:
 
 
 def _link_output(run: RunRow, row: AttemptRow, folder: str) -> AttemptRow:
-    """The row of an attempt of another run, with links to the files of its output in this folder."""
+    """Link the output files of another run's attempt into this folder; return the row of the linked attempt."""
     assert row.log is not None
     source = epoch_folder(run.output, run.id, row.epoch)
     return replace(row, log=link_output(source, row.log, folder, f"r{row.epoch}"))

@@ -1,4 +1,4 @@
-"""The commands of `Client` about what changed; they work where the files are, so a server does not offer them."""
+"""The commands of `Client` about changes. They read the files of this machine, so a server does not offer them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ChangeCommands:
         inputs: Given | None = None,
         force: bool = False,
     ) -> RunOutcome | None:
-        """Run what changed since it ran in the next epoch of a run; None where nothing did."""
+        """Run the changed steps in the next epoch of a run; None if nothing changed."""
         from resile.commands.changed.rerun import rerun_changed
         from resile.commands.start.call import Given
 

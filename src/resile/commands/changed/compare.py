@@ -1,12 +1,12 @@
-"""Finds the steps that must run again: those that changed since an earlier run, and all that hangs below them.
+"""Finds the steps that must run again: those that changed since an earlier run, and all steps below them.
 
-    new       the file did not have it, or it did not complete
+    new       the earlier file did not have it, or it did not complete
     command   what it does, or its environment, is not the same any more (shape.py)
     reads     the contents of what it reads are not the same any more
     outputs   a file that it wrote is missing, or what it printed is lost
     needs     a step that it needs runs again, or it needs others than before
 
-A step without `reads` and `outputs` depends on what it needs, so for it other needs are a change as well.
+A step without `reads` and `outputs` depends on the steps that it needs, so it also changes when its needs change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Change(NamedTuple):
 
 
 class Now(NamedTuple):
-    """What steps would run with now; `source` is the hash of the workflow file."""
+    """The workflow, inputs and environment of now; `source` is the hash of the workflow file."""
 
     workflow: Workflow
     inputs: Mapping[str, Any]
@@ -57,7 +57,7 @@ def find_changes(earlier: Earlier | None, now: Now, folder: str) -> list[Change]
     found = {change.step: change for change in below(now.workflow, comparison.own_changes())}
     for step in now.workflow.steps:
         if step.name in comparison.not_started and step.name in found:
-            # It did not run because of a step that it needs, so that is its reason.
+            # The step did not run because of a step that it needs; name that step as the reason.
             needed = [name for need in step.needs for name in need.any_of if name in found]
             if needed:
                 found[step.name] = Change(step.name, "needs", f"{needed[0]} runs again")
@@ -74,7 +74,7 @@ class _Comparison:
 
     def __init__(self, earlier: Earlier | None, now: Now, folder: str) -> None:
         self._now = now
-        # The steps that did not run, or not to their end, and did not fail.
+        # The steps that did not start, or did not end; none of them failed.
         self.not_started: set[str] = set()
         self._done = earlier.done if earlier is not None else {}
         self._jobs: dict[str, Job] = {}
@@ -93,7 +93,7 @@ class _Comparison:
         self._mark = language_of(now.workflow).mark
 
     def own_changes(self) -> dict[str, Change]:
-        """The steps that changed by themselves."""
+        """The steps that changed themselves, without those that only follow a changed step."""
         steps = [step for step in self._now.workflow.steps if not step.called_only]
         found = {step.name: change for step in steps if (change := self._change_of(step)) is not None}
         rest = [step for step in steps if step.name not in found and step.name in self._done]
@@ -142,7 +142,7 @@ class _Comparison:
         return None
 
     def _change_of_skipped(self, step: Step) -> Change | None:
-        """The change of a step that was skipped: whether it is skipped again is decided in any case."""
+        """The change of a step that was skipped; the new run or epoch decides anew whether to skip it."""
         before = self._last_steps[step.name]
         if names := variables_named(texts_in(msgspec.to_builtins(step.when))):
             # A step that did not run has no record of the environment.
@@ -154,17 +154,17 @@ class _Comparison:
         return None
 
     def _helpers_of(self, done: Done) -> list[tuple[str, Step]]:
-        """The steps as they are now that ran for one that completed, with their names."""
+        """The present definitions of the helpers that ran for a completed step, with their names."""
         return [(name, step) for name in done.fingerprint.helpers for step in self._helper_steps.get(name, ())]
 
     def _differs(self, step: Step, done: Done) -> bool:
-        """Is the command of a step, or of what ran for it, another than that of its last success?"""
+        """Does the command of a step, or of one of its helpers, differ from that of the step's last success?"""
         helpers = done.fingerprint.helpers
         before = Shapes(done.workflow, done.inputs).command(done.step, helpers)
         return bool(self._shapes.command(step, helpers) != before)
 
     def _differs_from_last(self, step: Step) -> bool:
-        """Is the command of a step, which has not succeeded, another than in the earlier run?"""
+        """Does the command of a step that has not succeeded differ from that in the earlier run?"""
         return bool(self._shapes.command(step) != self._last.command(self._last_steps[step.name]))
 
     def _changed_code(self, action: Function, folder: str, done: Done) -> str:
@@ -176,7 +176,7 @@ class _Comparison:
         return "the workflow file with its code has changed" if self._now.source != done.source else ""
 
     def _changes_of_files(self, steps: list[Step]) -> dict[str, Change]:
-        """The changes of what steps read and write; all digests are found together."""
+        """The changes of the files that steps read and write; all digests are computed together."""
         reads = {step.name: self._paths_of(step) for step in steps}
         digests = self._digests.of(dict.fromkeys(path for paths in reads.values() for path in paths))
         found: dict[str, Change] = {}
@@ -196,7 +196,7 @@ class _Comparison:
         return found
 
     def _paths_of(self, step: Step) -> list[str]:
-        """The paths that a step would read now; where only a run knows them, those that it read."""
+        """The paths that a step would read now. If only a run can compute them, the paths that the step read before."""
         before = self._done[step.name]
         texts = (step.working_dir, *step.reads)
         known = [self._shapes.text(text) for text in texts]
@@ -206,23 +206,23 @@ class _Comparison:
             return inner if same else [*inner, *(os.path.join(self._now.directory, text) for text in known[1:])]
         directory = os.path.join(self._now.directory, known[0])
         own = paths_read(step, self._shapes.text, self._now.workflow.folder, directory)
-        # Steps inside a map or a child workflow, and those that ran for this one, have read files, too.
+        # The steps inside a map or a child workflow, and the helpers of a step, have read files, too.
         has_others = isinstance(step.action, FanOut | Child) or before.fingerprint.helpers
         return list(dict.fromkeys((*own, *inner))) if has_others else own
 
     def _outputs_of(self, step: Step) -> list[str]:
-        """The files that a step has written, and those of the steps that ran for it."""
+        """The files that a step and its helpers have written."""
         before = self._done[step.name]
         written = list(before.fingerprint.outputs)
         own = self._outputs_named(step)
         for name, one in self._helpers_of(before):
-            # Others know their paths only when they run: the fingerprint has them.
+            # Other helpers compute their paths when they run: the fingerprint has those.
             if one.name == name:
                 written += self._outputs_named(one)
         return own if own and not before.fingerprint.helpers else [*own, *written]
 
     def _outputs_named(self, step: Step) -> list[str]:
-        """The files that a step writes by its definition; none where only a run knows them."""
+        """The files that a step's definition says it writes; none if only a run can compute the paths."""
         known = [self._shapes.text(text) for text in (step.working_dir, *step.outputs)]
         if any(self._mark in text for text in known):
             return []
@@ -255,7 +255,8 @@ def _functions_of(steps: Iterable[Step], workflow: Workflow) -> Iterator[tuple[s
 def below(workflow: Workflow, found: dict[str, Change]) -> list[Change]:
     """The changes with those of all steps below, in the order of the file.
 
-    Where one source of the arcs to a step runs again, the others do: which of them had led there is not known.
+    Several steps may have arcs to one step. If one of these sources runs again, all of them do, because the log does
+    not say which of them led there.
     """
     onward: dict[str, list[str]] = {step.name: [] for step in workflow.steps}
     sources: dict[str, list[str]] = {}

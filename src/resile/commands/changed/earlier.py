@@ -1,10 +1,10 @@
-"""What an earlier run knows of its steps: read from its log, epoch by epoch.
+"""The last success of each step of an earlier run, read from its log, epoch by epoch.
 
-    RunStarted, EpochStarted   the definition and the inputs from there on
+    RunStarted, EpochStarted   the definition and the inputs of all later entries
     AttemptEnded               the last success of each step, with its fingerprint
     notes of repairs           the steps that ran for another one (helpers.py)
 
-A step that a run took over from another run (`run --cached`) has the fingerprint that it had there.
+A step that a run took over from another run (`run --cached`) keeps its fingerprint.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from resile.store.contract import Entry, RunRow, Store
 
 
 class Done(Struct):
-    """The last success of a step: its definition and its inputs then, and its fingerprint.
+    """The last success of a step: its definition and inputs at that time, and its fingerprint.
 
-    The fingerprint of a map or a child workflow has all that the steps inside it read and wrote.
+    The fingerprint of a map or a child workflow has all files that its inner steps read and wrote.
     """
 
     step: Step
@@ -56,14 +56,14 @@ class _Reader:
         self._inputs: Mapping[str, Any] = {}
         self._source = ""
         self._places: dict[int, tuple[str, str]] = {}
-        # By step, since it started: what the steps depend on that ran for it; and whether it has passed.
+        # For each step since its start: what its helpers depend on. Then, whether the step has passed.
         self._helped: dict[str, Fingerprint] = {}
         self._calls: dict[str, list[str]] = {}
         self._passed: set[str] = set()
         self._follow(workflow)
 
     def _follow(self, workflow: Workflow) -> None:
-        """Take this definition for what comes next."""
+        """Use this definition for the following entries."""
         self._workflow = workflow
         self._steps = {step.name: step for step in workflow.steps}
         self._hosts = {_scope_of(step): step.name for step in workflow.steps if isinstance(step.action, FanOut | Child)}
@@ -72,9 +72,9 @@ class _Reader:
     def read(self, entry: Entry) -> None:
         """Read one entry of the log."""
         event = entry.event
-        # By job, because not every entry about an attempt has a note.
+        # Remember the step of each job, because not every entry about an attempt has a note.
         self._places |= {note.job: (note.scope, note.step) for note in entry.notes if note.job}
-        # An entry may have the start of an attempt with its end.
+        # One entry may have both the start and the end of an attempt.
         ends_at = next((at for at, note in enumerate(entry.notes) if note.type == "attempt_succeeded"), 0)
         for note in entry.notes[:ends_at]:
             self._follow_helpers(note)
@@ -88,7 +88,7 @@ class _Reader:
                     self._inputs = event.inputs
                 if event.definition:
                     self._follow(codec.decode(event.definition.encode()))
-                # The code in a file may be other while its definition is the same.
+                # The code in a file may change while the definition stays the same.
                 self._source = event.source or self._source
             case AttemptEnded():
                 if event.outcome.failure is None and not event.canceled and event.job in self._places:
@@ -97,7 +97,7 @@ class _Reader:
             self._follow_helpers(note)
 
     def _add_attempt(self, event: AttemptEnded, scope: str, step: str) -> None:
-        """An attempt of a step succeeded, or one inside a map or a child workflow."""
+        """Add the success of an attempt: of a step, of a helper, or inside a map or a child workflow."""
         if scope == "root":
             if event.outcome.values.get("again") or event.outcome.kept is not None:
                 self._go_on(step, event.fingerprint)
@@ -113,9 +113,9 @@ class _Reader:
             known.fingerprint = join(known.fingerprint, event.fingerprint)
 
     def _go_on(self, name: str, fingerprint: Fingerprint | None) -> None:
-        """A map or child goes on where it was: what ran in it before counts with what runs now.
+        """Join the earlier fingerprint of a map or child workflow, which goes on where it was, with the new one.
 
-        With other inputs than before no single command says what it ran, so it counts as not known.
+        If the inputs have changed, no single command describes what ran, so the success is forgotten.
         """
         known = self.done.get(name)
         if known is None or known.inputs != self._inputs:
@@ -126,14 +126,14 @@ class _Reader:
         known.fingerprint = joined if found.env == joined.env else replace(joined, env=CHANGING)
 
     def _add(self, name: str, fingerprint: Fingerprint | None) -> None:
-        """Remember the success of a step; that of a map or child before the steps inside it begin."""
+        """Remember the success of a step; a map or a child workflow succeeds before its inner steps begin."""
         if name in self._steps:
             found = join(fingerprint or Fingerprint(), self._helped.get(name) or Fingerprint())
             self._passed.add(name)
             self.done[name] = Done(self._steps[name], self._workflow, self._inputs, self._source, found)
 
     def _follow_helpers(self, note: Note) -> None:
-        """Follow which steps run for others."""
+        """Note which helpers run for which steps."""
         if note.scope != "root":
             return
         if note.type == "step_started":
@@ -147,14 +147,14 @@ class _Reader:
                 self._help(note.step, as_helper(name, known.fingerprint if known is not None else None))
 
     def _help(self, name: str, found: Fingerprint) -> None:
-        """A step ran for this one: before its success, or after it."""
+        """Add what a helper of this step depends on; it may run before the step's success or after."""
         self._helped[name] = join(self._helped.get(name) or Fingerprint(), found)
         if name in self._passed:
             self.done[name].fingerprint = join(self.done[name].fingerprint, found)
 
 
 def read_earlier(store: Store, row: RunRow) -> Earlier:
-    """Read what a run knows of its steps."""
+    """Read the last success of each step of a run."""
     reader = _Reader(codec.decode(store.definition(row.definition)))
     for entry in store.entries(row.id):
         reader.read(entry)
@@ -162,7 +162,7 @@ def read_earlier(store: Store, row: RunRow) -> Earlier:
 
 
 def _scope_of(step: Step) -> str:
-    """How the names of the scopes inside a step begin."""
+    """The beginning of the names of all scopes inside a step."""
     scope = step.action.scope if isinstance(step.action, FanOut) else ""
     return path_part(scope or step.name)
 

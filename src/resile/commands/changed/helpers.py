@@ -1,7 +1,7 @@
-"""Steps that run for another one: its rules run them before it passes, or it runs them after that.
+"""Helpers: steps that run for another step, called by its rules before it passes or by its `on_success` afterwards.
 
-What they depend on, the step depends on. They are named in its fingerprint: a step of the workflow by its own name, one
-that is written inside the rule by its path (`solve.on_failure/on_failure-1`).
+The step depends on everything that its helpers depend on. Its fingerprint names them: a step of the workflow by its
+name, a step inside a rule by its path (`solve.on_failure/on_failure-1`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from resile.model.workflow import Step, Workflow
 
 
 def helper_steps(workflow: Workflow) -> dict[str, list[Step]]:
-    """The steps that may run for others, by name or path; several rules may have one of the same path."""
+    """The steps that may be helpers, by name or path; several rules may have a step with the same path."""
     found: dict[str, list[Step]] = {step.name: [step] for step in workflow.steps}
     for step in workflow.steps:
         for scope, inner in _written_inside(step):
@@ -38,7 +38,7 @@ def _written_inside(step: Step) -> Iterator[tuple[str, Step]]:
 
 
 def join(one: Fingerprint, other: Fingerprint) -> Fingerprint:
-    """What two attempts depend on; a file that they read in different states matches no state."""
+    """The joint fingerprint of two attempts; a file that they read in different states matches no state."""
     reads = {**one.reads, **other.reads}
     for path in one.reads.keys() & other.reads.keys():
         if one.reads[path] != other.reads[path]:
@@ -48,6 +48,6 @@ def join(one: Fingerprint, other: Fingerprint) -> Fingerprint:
 
 
 def as_helper(name: str, fingerprint: Fingerprint | None) -> Fingerprint:
-    """What a step depends on because a helper ran for it."""
+    """The part of a step's fingerprint that comes from one helper."""
     found = fingerprint or Fingerprint()
     return replace(found, env="", helpers={**found.helpers, name: found.env})

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Plan:
-    """What a rerun would do."""
+    """The changed steps of a rerun, and the workflow, inputs and capacity with which they run."""
 
     def __init__(self, store: Store, row: RunRow, limits: ResourceLimits, given: Given, *, force: bool) -> None:
         self.earlier: Earlier = read_earlier(store, row)
@@ -67,7 +67,7 @@ def rerun_changed(
     *,
     force: bool = False,
 ) -> RunOutcome | None:
-    """Run what changed in a new epoch; None, and no epoch, where nothing did."""
+    """Run the changed steps in a new epoch; if nothing changed, begin no epoch and return None."""
     refuse_unfinished(row_of(store, number), "rerun")
     with hold_lease(store, number) as lease:
         row = row_of(store, number)
@@ -102,7 +102,7 @@ def _load(row: RunRow, state: State) -> Loaded:
 
 
 def _with_executor(loaded: Loaded, state: State) -> Loaded:
-    """The file of a run, on the nodes on which the run was: the executor may be no part of the file."""
+    """The file of a run, with the run's executor if the file names none."""
     executor = state.workflow.executor
     if executor is None or loaded.workflow.executor is not None:
         return loaded
@@ -125,7 +125,7 @@ def _numbers(state: State) -> dict[str, int]:
 
 
 def _moved_attempts(store: Store, row: RunRow, before: dict[str, int], state: State) -> Iterator[AttemptRow]:
-    """The attempts of kept jobs that have another number in the new epoch, under that number."""
+    """The rows of kept jobs' attempts, renumbered if the job has another number in the new epoch."""
     moved = {before[name]: number for name, number in _numbers(state).items() if before.get(name, number) != number}
     for attempt in store.attempts(row.id) if moved else ():
         if attempt.job in moved and state.jobs[moved[attempt.job]].attempt:

@@ -1,9 +1,9 @@
 """The command of a step as its fingerprint sees it: all that decides what the step does, with the inputs in place.
 
-    Step, inputs --> data without places, rules, limits and resources --> compared with that of an earlier run
+    Step, inputs --> data without places, rules, limits and resources --> compared with those of an earlier run
 
 A map or a child workflow is one step: the shapes of the steps inside are part of its own. References to other steps
-stay as they are written: what they refer to has not changed, or else the step runs again because of that step.
+stay as they are written: if such a step changed, this one runs again anyway.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from resile.model.workflow import (
     Workflow,
 )
 
-# Fields that are data as they stand; `run --from` and the like change others.
+# Fields whose values are used unchanged; `run --from` and similar options change other fields.
 _PLAIN = ("env", "working_dir", "capture", "transform", "checks", "cases", "effects", "args", "aliases")
 _OF_FANOUT = ("source", "scope", "item_name", "isolation", "branch", "merge")
 
@@ -40,14 +40,14 @@ class Shapes:
 
     def __init__(self, workflow: Workflow, inputs: Mapping[str, Any] | None) -> None:
         self._workflow = workflow
-        # Other template languages may use inputs in ways that only they know: all inputs count there.
+        # Other template languages may use inputs in ways that are hidden here, so all inputs count there.
         self._is_dollar = workflow.templates == "dollar"
         self._inputs = inputs if self._is_dollar else None
         self._all_inputs = None if self._is_dollar else inputs
         self._is_torc = workflow.dialect == "torc"
 
     def command(self, step: Step, helpers: Iterable[str] = ()) -> Any:
-        """The shape of a step and of these helpers, without what it needs."""
+        """The shape of a step and of these helpers, without the step's needs."""
         env = self._texts(self._workflow.env)
         called = [[one.name, self._step(one)] for one in self._called_by(step)]
         known = helper_steps(self._workflow) if helpers else {}
@@ -55,7 +55,7 @@ class Shapes:
         return [env, self._all_inputs, self._step(step), called, helped]
 
     def _called_by(self, step: Step) -> list[Step]:
-        """The steps that run after a success of a step, and after theirs, because it calls them."""
+        """The steps that a step's `on_success` calls, and those that their `on_success` calls in turn."""
         found: dict[str, Step] = {}
         work = [step]
         while work:
@@ -70,7 +70,7 @@ class Shapes:
         return [found[name] for name in sorted(found)]
 
     def needs(self, step: Step) -> list[Any]:
-        """What a step needs, in an order that does not matter."""
+        """The needs of a step, sorted, so that their order in the file does not matter."""
         return sorted((sorted(need.any_of), need.failure_satisfies) for need in step.needs)
 
     def text(self, text: str) -> str:
@@ -98,7 +98,7 @@ class Shapes:
         return shape if self._inputs is None or not _uses_inputs(step) else {**shape, "inputs": self._inputs}
 
     def _on_success(self, actions: SuccessActions) -> Any:
-        """The shape of what follows a success."""
+        """The shape of `on_success`."""
         goes = [actions.calls, actions.calls_js, actions.target, actions.target_js]
         return [[self._step(step) for step in actions.steps], *goes, msgspec.to_builtins(actions.transitions)]
 
