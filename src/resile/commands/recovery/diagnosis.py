@@ -1,9 +1,9 @@
-"""Why a job failed, from the evidence that its last attempt left; whichever executor ran it.
+"""Finds out why a job failed, from the evidence that its last attempt left. The executor makes no difference.
 
 oom        by kind, or its peak reached what was granted
 timeout    by kind, or it ran for 98 % of its time limit
 lost       by kind
-transient  a rule of the step retries this very failure, or failures like it mostly passed later
+transient a rule of the step retries this failure by name, or most failures like it passed later
 unknown    everything else
 """
 
@@ -22,9 +22,9 @@ from resile.model.rules import Match
 from resile.model.workflow import Step
 from resile.store.contract import SignatureHistory
 
-# The share of its time limit after which a failed attempt counts as one that ran out of time.
+# An attempt that failed after this share of its time limit counts as out of time.
 TIME_SHARE = 0.98
-# How many failures with the same signature say something about the next, and which share of them passed later.
+# The history decides if it has at least this many failures of the same signature, and this share of them passed later.
 CASES_MIN = 10
 PASSED_SHARE = 0.5
 
@@ -58,9 +58,9 @@ def diagnose(failed: FailedJob, history: Callable[[str], SignatureHistory]) -> D
 
 
 def _transient(step: Step, failure: Failure, history: Callable[[str], SignatureHistory]) -> Diagnosis | None:
-    """The diagnosis `transient`, where a rule or the history says so."""
+    """The diagnosis `transient` if a rule or the history says so, else None."""
     for rule in step.rules:
-        # A rule that retries whatever happens says nothing about this failure.
+        # A rule that retries every failure says nothing about this one.
         plain = rule.then == "retry" and rule.repair is None and rule.change is None and rule.match != Match()
         if plain and matches(rule.match, failure):
             return Diagnosis("transient", f"{failure.message}; {rule.text} says that it may pass")

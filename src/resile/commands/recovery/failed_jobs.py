@@ -1,4 +1,4 @@
-"""The failed jobs of a run, at any depth: which failed, with what granted, and how its last attempt ended."""
+"""The failed jobs of a run, at any depth, with the limits that each had and its last attempt."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from resile.store.server_tables import SharedStore
 
 
 class FailedJob(Struct, frozen=True):
-    """A job that failed: `root` is the step of the workflow that it is, or that it runs inside of.
+    """A job that failed; `root` is the job itself, or the job of the run's own step that it runs inside of.
 
-    `granted_memory_bytes` and `granted_seconds` are what it had, 0 for no limit; `last` is its last attempt. A `parked`
-    one waits for a judgement.
+    `granted_memory_bytes` and `granted_seconds` are the job's limits, 0 for no limit; `last` is its last attempt. A
+    `parked` job waits for a judgement.
     """
 
     root: int
@@ -37,7 +37,7 @@ class FailedJob(Struct, frozen=True):
 
     @property
     def is_inside(self) -> bool:
-        """Does it run inside a map or a child workflow?"""
+        """Does the job run inside a map or a child workflow?"""
         return self.root != self.job
 
 

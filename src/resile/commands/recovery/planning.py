@@ -1,7 +1,7 @@
-"""The plan of one round of a recovery: what becomes of each failure, and the events that do it.
+"""Plans one round of a recovery: an action for each failure, and the events that carry it out; writes nothing.
 
-Nothing is written here. A grant is max(granted, peak) x multiplier, rounded up, never above the ceiling; a job that has
-reached the ceiling is hopeless.
+A grant is max(granted, peak) x multiplier, rounded up, never above the ceiling. A job that has reached the ceiling is
+hopeless.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MEBIBYTE = 1 << 20
 
 
 class RecoveryOptions(Struct, frozen=True, kw_only=True):
-    """How a run is recovered: what is granted, up to where, and what becomes of failures without a known cause."""
+    """How to recover a run: the factors and ceilings by which limits grow, and what to do with unknown failures."""
 
     memory_multiplier: float = 1.5
     runtime_multiplier: float = 1.5
@@ -44,7 +44,7 @@ class RecoveryOptions(Struct, frozen=True, kw_only=True):
 
 
 class RoundPlan(Struct, frozen=True):
-    """The plan of one round; `seq` is the last event that it has seen, and without `events` there is nothing to do.
+    """The plan of one round; `seq` is the last event that it takes into account. Without `events` it does nothing.
 
     The jobs in `parked` wait for a judgement.
     """
@@ -59,7 +59,7 @@ class RoundPlan(Struct, frozen=True):
 
 
 class _Decision(Struct, frozen=True):
-    """One failed job, its diagnosis, and what becomes of it."""
+    """One failed job, its diagnosis, and the action for it."""
 
     failed: FailedJob
     diagnosis: Diagnosis
@@ -68,7 +68,7 @@ class _Decision(Struct, frozen=True):
 
 
 def plan_round(store: SharedStore, run: int, options: RecoveryOptions, number: int = 1) -> RoundPlan:
-    """Plan a round of recovery for a run that has ended or is parked; refuse one that still moves."""
+    """Plan a round of recovery for a run that has ended or is parked; refuse an unfinished run."""
     with store.reading():
         row = row_of(store, run)
         status = standing(store, row)
@@ -95,7 +95,7 @@ def plan_round(store: SharedStore, run: int, options: RecoveryOptions, number: i
 def _decide(
     state: State, failed: FailedJob, found: Diagnosis, options: RecoveryOptions, status: RunStatus
 ) -> _Decision:
-    """What becomes of one failure."""
+    """Choose the action for one failure."""
     if status == "parked" and not failed.parked and isinstance(failed.step.action, FanOut | Child) | failed.is_inside:
         text = f"{found.evidence}; it waits until nothing is parked"
         return _Decision(failed, Diagnosis(found.name, text), "stay")
@@ -107,7 +107,7 @@ def _decide(
         case "unknown" if not options.retry_unknown:
             parks = options.park_unknown and not failed.parked and not failed.is_inside
             if parks and status == "parked":
-                # A failure is parked by the event of a new epoch, which a run that is parked can't have yet.
+                # Only the event of a new epoch parks a failure, and a parked run can't begin a new epoch.
                 text = f"{found.evidence}; it can be parked once nothing else is"
                 return _Decision(failed, Diagnosis(found.name, text), "stay")
             return _Decision(failed, found, "park" if parks else "stay")
@@ -115,13 +115,13 @@ def _decide(
 
 
 def _had(state: State, failed: FailedJob) -> Grant:
-    """What was granted to a job beyond what its step asks for."""
+    """The memory and time that a job was granted beyond its step's request."""
     job = state.jobs.get(failed.job)
     return Grant() if job is None else Grant(job.memory_bytes, job.runtime_seconds)
 
 
 def _with_memory(state: State, failed: FailedJob, found: Diagnosis, options: RecoveryOptions) -> _Decision:
-    """A job that ran out of memory gets more, up to the ceiling and to what the run has."""
+    """Grant more memory to a job that ran out of it, up to the ceiling and to the memory that the run has."""
     peak = failed.last.usage.rss_bytes_max if failed.last is not None else 0
     most, why = options.memory_bytes_max, "--memory-max"
     there = state.capacity.memory_bytes if state.capacity is not None else 0
@@ -136,7 +136,7 @@ def _with_memory(state: State, failed: FailedJob, found: Diagnosis, options: Rec
 
 
 def _with_time(state: State, failed: FailedJob, found: Diagnosis, options: RecoveryOptions) -> _Decision:
-    """A job that ran out of time gets more, up to the ceiling."""
+    """Grant more time to a job that ran out of it, up to the ceiling."""
     wall = failed.last.usage.wall_seconds if failed.last is not None else 0.0
     needed = max(failed.granted_seconds, wall)
     if needed >= options.runtime_seconds_max:
@@ -147,7 +147,7 @@ def _with_time(state: State, failed: FailedJob, found: Diagnosis, options: Recov
 
 
 def _with_neighbours(decisions: Sequence[_Decision]) -> list[_Decision]:
-    """The decisions: all failures in a map or a child workflow run again, if one of them does."""
+    """The decisions, changed so that all failures in a map or a child workflow run again if one of them does."""
     again = {one.failed.root for one in decisions if one.action == "retry" and one.failed.is_inside}
     found = []
     for one in decisions:
@@ -160,7 +160,7 @@ def _with_neighbours(decisions: Sequence[_Decision]) -> list[_Decision]:
 
 
 def _stuck(state: State, answered: set[int]) -> set[int]:
-    """The jobs that can't run, because a failure before them stays."""
+    """The jobs that can't run because a failure that they need stays."""
     plan, first = state.plan, state.scopes[ROOT].first
     stuck = {
         job.id
@@ -225,7 +225,7 @@ def _events(acting: Sequence[_Decision], status: RunStatus) -> list[Event]:
 
 
 def _remedy(one: _Decision) -> Remedy:
-    """What the core does about one failure."""
+    """The part of the new epoch's event that tells the core what to do about one failure."""
     failed, park = one.failed, one.action == "park"
     failure = failed.last.failure if park and failed.last is not None else None
     return Remedy(failed.root, failed.name, one.diagnosis.name, one.grant, park, failure)

@@ -32,7 +32,7 @@ def carry_out(
 ) -> RunOutcome:
     """Let the jobs of a plan run again, and drive the run on; refuse a plan that is out of date.
 
-    It reads the log under the lease: without the lease, another engine could still write.
+    The function reads the log while it holds the lease, because otherwise another engine could still write.
     """
     row = row_of(store, plan.run)
     with hold_lease(store, row.id) as lease:
@@ -50,9 +50,9 @@ def carry_out(
 
 
 def run_hook(command: str, run: int) -> str:
-    """Run the hook of a recovery, with the run's id as an argument; return why it failed, empty where it did not.
+    """Run the hook of a recovery with the run's id as an argument; return why it failed, or an empty text.
 
-    What it prints goes to our stderr, because stdout is for the answer.
+    The hook's output goes to our stderr, because stdout is for the answer.
     """
     words = [*shlex.split(command), str(run)]
     env = {**os.environ, "RESILE_WORKFLOW_ID": str(run), "TORC_WORKFLOW_ID": str(run)}
