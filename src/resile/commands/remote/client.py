@@ -1,4 +1,4 @@
-"""`RemoteClient`: the commands on a server. What a server does not offer needs a database, and is refused.
+"""`RemoteClient`: the commands on a server. It refuses commands that need a database.
 
 with RemoteClient("http://127.0.0.1:8700", token) as client:
     client.status(7)
@@ -66,14 +66,14 @@ class _Items(Struct, frozen=True):
 
 
 class _NoStore(StoreHandle):
-    """In place of a store: refuses what a server does not offer."""
+    """Stands in for a store, and refuses the commands that a server does not offer."""
 
     def exists(self) -> bool:
-        """There may be anything."""
+        """True, because only the server knows whether there is a store."""
         return True
 
     def read(self) -> NoReturn:
-        """Refuse it."""
+        """Raise the error of a command that a server does not offer."""
         hint = "run the command on the server's machine, with --db"
         raise ResileError("not-on-server", "a server does not offer this: it needs the database", hint=hint)
 
@@ -106,7 +106,7 @@ class RemoteClient(Client):
         return answers.SubmittedRun(run=found.run, status=found.status)
 
     def _submit(self, call: RunCall, priority: int, key: str) -> tuple[_Started, Loaded]:
-        """Hand a run to the server; return its number, and the workflow as it was compiled here."""
+        """Hand a run to the server; return its number, and the workflow that this process compiled."""
         from resile.commands.remote.submit import body_of
 
         body, loaded = body_of(call, priority, key)
@@ -150,7 +150,7 @@ class RemoteClient(Client):
         listener: EngineListener,
         launcher: Prestarted | None = None,  # noqa: ARG002
     ) -> RunOutcome:
-        """Let the server go on with a run, and follow it; the outcome of a run that has ended."""
+        """Let the server go on with a run, and follow the run; return the outcome at once if the run has ended."""
         from resile.commands.remote.progress import ended_run
 
         act = partial(self._server.post, f"/runs/{run}/resume", _limits(limits), _Accepted)
@@ -190,7 +190,7 @@ class RemoteClient(Client):
         return self._follow(run, listener, partial(self._server.post, f"/runs/{run}/rerun", body, _Accepted))
 
     def cancel(self, run: int, reason: str, listener: EngineListener) -> answers.CancelResult:
-        """Ask the server to cancel a run; wait for the end of one that no engine drives."""
+        """Ask the server to cancel a run; if no engine drives the run, wait for its end."""
         status = self.status(run).status
         if status in RUN_ENDED:
             return answers.CancelResult(run=run, status=status, requested=False)
@@ -248,7 +248,7 @@ class RemoteClient(Client):
 
     def follow_events(self, run: int, types: Sequence[str] = (), after: int = 0) -> Iterator[run_documents.Event]:
         """List the events of a run as they come, until no engine drives it; a stream that breaks off is resumed."""
-        # All types, so that the place to resume at is known.
+        # Ask for all types of events, so that the place to resume at is known.
         wanted = _own_names(types)
         while True:
             opened = self._server.lines(f"/runs/{run}/events/stream", {}, after=after, until_idle=True)
@@ -263,7 +263,7 @@ class RemoteClient(Client):
                             if not wanted or event.type in wanted:
                                 yield event
             except Unreachable:
-                # Wait until it is back, or give up.
+                # Wait until the server is back, or give up.
                 self._server.patiently(partial(self._server.get, "/version", dict))
 
     def logs(self, run: int, wanted: LogFilter | None = None, *, follow: bool = False) -> Iterator[LogPart]:
@@ -286,7 +286,7 @@ class RemoteClient(Client):
         return export_logs(self._server, run, folder)
 
     def run_row(self, run: int) -> RunRow:
-        """The row of a run, as far as its document has it."""
+        """The row of a run, with the fields that the run's document has."""
         from resile.store.contract import RunRow
 
         found = self.status(run)
@@ -414,7 +414,7 @@ class RemoteClient(Client):
     def _redrive_result(
         self, run: int, name: str | None, status: str, selected: int, left: list[bool]
     ) -> letter_documents.RedriveResult:
-        """The result of a redrive; `left` says of each item that is still a dead letter whether it ran."""
+        """The result of a redrive; `left` tells for each item that is still a dead letter whether it ran."""
         from resile.model.status import EXIT_CODES
 
         unfinished: dict[str, int] = {word: code for word, code in EXIT_CODES.items() if word == status}
@@ -453,7 +453,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _limits(limits: ResourceLimits) -> dict[str, Any]:
-    """The resources that a caller lets a run use, as the API takes them; what is not said stays as it is."""
+    """The resources that a caller lets a run use, for the body of a request; the others stay as they are."""
     named = {
         "max_parallel": limits.max_parallel,
         "cpus": limits.cpus,
@@ -464,7 +464,7 @@ def _limits(limits: ResourceLimits) -> dict[str, Any]:
 
 
 def _own_names(types: Sequence[str]) -> frozenset[str]:
-    """The types of events that are wanted, by our own names."""
+    """The wanted types of events, by our own names."""
     from resile.commands.events.names import ALIASES
 
     return frozenset(ALIASES.get(name, name) for name in types)

@@ -1,10 +1,10 @@
-"""Requests to one server: one connection that is kept, and refusals as errors of commands.
+"""Sends requests to one server over one kept connection, and raises its refusals as errors of commands.
 
     problem document     ResileError with the same code, in hyphens, the same message and hint
     no answer            ResileError: server-unreachable, server-timeout, bad-answer
 
-A request on a kept connection that the server has closed is sent again. That is safe: each change carries a key by
-which the server knows it again.
+If the server has closed the kept connection, the client sends the request again. That is safe, because each change
+carries a key by which the server recognises a repetition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from resile.errors import Diagnostic, ResileError, WorkflowError
 
 BASE = "/api/v1"
 ANSWER_SECONDS_MAX = 60.0
-# How long a follower waits for a server that went away, and how often it tries.
+# How long a follower waits for a server that does not answer, and how often it tries.
 RECONNECT_SECONDS_MAX = 120.0
 TRY_AGAIN_SECONDS_MIN, TRY_AGAIN_SECONDS_MAX = 0.1, 3.0
 PAGE = 1000
@@ -69,7 +69,7 @@ class Items(msgspec.Struct, frozen=True):
 
 
 def token_in(path: str) -> str:
-    """The secret in a file, which has it alone."""
+    """The secret in a file that has nothing else."""
     with open(path, "rb") as file:
         data = file.read(TOKEN_BYTES_MAX + 1)
     return _checked_token(data.decode("utf-8", "replace").strip(), path)
@@ -81,7 +81,7 @@ def token_of_environment() -> str:
 
 
 def _checked_token(text: str, source: str, *, is_needed: bool = True) -> str:
-    """A secret that can be sent."""
+    """Return the secret; refuse one that a header can't carry."""
     is_one = text.isascii() and text.isprintable() and " " not in text and len(text) <= TOKEN_BYTES_MAX
     if not is_one or (is_needed and not text):
         raise ResileError("bad-token", f"{source} has no token: one word is expected", where=source)
@@ -122,7 +122,7 @@ class Connection:
         return self._decode(self._send("POST", path, {}, body)[1], kind)
 
     def put(self, path: str, body: object, kind: type[T]) -> T:
-        """Put something in the place of what is there."""
+        """Replace something."""
         return self._decode(self._send("PUT", path, {}, body)[1], kind)
 
     def delete(self, path: str, **query: object) -> None:
@@ -142,7 +142,7 @@ class Connection:
             cursor = page.next_cursor
 
     def bytes_after(self, path: str, start: int, length: int, **query: object) -> bytes:
-        """The bytes of a text from a place on; empty where it has no more."""
+        """The bytes of a text from an offset on; empty if there are no more."""
         wanted = {"Range": f"bytes={start}-{start + length - 1}"}
         status, data = self._send("GET", path, query, headers=wanted, accepted=(416,))
         return b"" if status == 416 else data[start:] if status == 200 else data
@@ -171,7 +171,7 @@ class Connection:
             yield line
 
     def patiently(self, request: Callable[[], T]) -> T:
-        """The result of a request, which is made again while the server is away."""
+        """The result of a request; while the server does not answer, the request is repeated."""
         pause, deadline = TRY_AGAIN_SECONDS_MIN, time.monotonic() + RECONNECT_SECONDS_MAX
         while True:
             try:
@@ -191,7 +191,7 @@ class Connection:
         headers: Mapping[str, str] = {},
         accepted: Sequence[int] = (),
     ) -> tuple[int, bytes]:
-        """Send a request, once more where the kept connection was closed; the status and the body of the answer."""
+        """Send a request, again if the kept connection was closed; return the status and the body of the answer."""
         given = {**self._headers(), **headers}
         data = None
         if method != "GET":
@@ -234,7 +234,7 @@ class Connection:
 
     @contextmanager
     def _explain_silence(self) -> Iterator[None]:
-        """Raise an error that says what to do where the server does not answer."""
+        """Raise an error that says what to do about a server that does not answer."""
         try:
             yield
         except TimeoutError as error:
@@ -262,7 +262,7 @@ class Connection:
         return ResileError("bad-answer", f"{self.url} answers what this version does not understand", hint=hint)
 
     def _refusal(self, status: int, data: bytes) -> ResileError:
-        """The error that a problem document tells of."""
+        """The ResileError for a problem document."""
         try:
             problem = msgspec.json.decode(data, type=ProblemDocument)
         except msgspec.DecodeError:
@@ -281,7 +281,7 @@ class Connection:
 
 
 def _each(value: object) -> Sequence[object]:
-    """The values of a parameter; none where it says nothing."""
+    """The values of a parameter as a list; empty if the parameter is not given."""
     if isinstance(value, list | tuple):
         return value
     return () if value in (None, "", 0, False) else (value,)

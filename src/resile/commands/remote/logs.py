@@ -1,4 +1,4 @@
-"""The output of steps on a server: read in pieces, attempt by attempt, in the order in which `logs` reads it here."""
+"""Reads the output of steps on a server in pieces, attempt by attempt, in the same order as `logs` on a database."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _Reader:
         self.is_done = False
 
     def parts(self, wanted: LogFilter, tried: LogAttempt, lost: list[str]) -> Iterator[LogPart]:
-        """What is new; adds a step whose output is lost to `lost`."""
+        """Yield the new output; add a step whose output is lost to `lost`."""
         sizes = {"out": tried.out_bytes, "err": tried.err_bytes}
         for stream in STREAMS[wanted.stream]:
             while not (tried.is_over and self._seen.get(stream, 0) >= sizes[stream]):
@@ -112,7 +112,7 @@ class _EndedOutput:
         self._epoch = tried.epoch
 
     def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
-        """The next bytes of a stream, few enough that one answer has them; none are asked for beyond its end."""
+        """The next bytes of a stream, few enough for one answer; never asks for bytes beyond the stream's end."""
         left = output_size(log, stream) - start
         if left <= 0:
             return b""

@@ -1,4 +1,4 @@
-"""The progress of a run on a server: the client reads its log and folds it."""
+"""Shows the progress of a run on a server: the client reads the run's log and folds it."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ class _RemoteLog:
         time.sleep(REST_SECONDS)
 
     def outcome(self, state: State, status: RunStatus) -> RunOutcome:
-        """The outcome of the run, with the document of the server."""
+        """The outcome of the run, with the server's document."""
 
         def make() -> RunDocument:
-            """Read the document, with the status that this command saw: after Ctrl-C the run itself goes on."""
+            """Read the document, and set the status that this command saw: after Ctrl-C the run itself goes on."""
             document = self._connection.get(f"/runs/{self._run}", RunDocument)
             return msgspec.structs.replace(document, status=status, exit_code=EXIT_CODES[status])
 

@@ -1,6 +1,6 @@
-"""Sends a workflow to a server: the file, and the files that it takes in.
+"""Sends a workflow to a server: the file, and the other files that it includes or reads.
 
-The file is compiled here first, so that its errors and its inputs are those of a run on this machine; the server
+The client compiles the file first, so that errors and inputs are the same as for a run on this machine. The server
 compiles it again.
 """
 
@@ -22,7 +22,7 @@ _NOT_GIVEN = object()
 
 
 def body_of(call: RunCall, priority: int, key: str) -> tuple[dict[str, Any], Loaded]:
-    """The body of the request that starts a run, and the workflow as it was compiled here."""
+    """The body of the request that starts a run, and the workflow that this process compiled."""
     _refuse_local(call)
     loaded, text, files = _read(call)
     limits, choice, options = call.limits, call.choice, call.compile_options
@@ -52,7 +52,7 @@ def body_of(call: RunCall, priority: int, key: str) -> tuple[dict[str, Any], Loa
 
 
 def _refuse_local(call: RunCall) -> None:
-    """Refuse what a server can't do."""
+    """Refuse options that a server does not offer."""
     for given, what, hint in (
         (call.output, "--output", "the server's own --output says where the output of steps is"),
         (call.executor, "--executor", "write `executor` into the file, or leave it out: the server decides"),
@@ -66,7 +66,7 @@ def _refuse_local(call: RunCall) -> None:
 
 
 def _read(call: RunCall) -> tuple[Loaded, str, dict[str, str]]:
-    """The workflow, the text of its file, and the other files that it takes in by their paths below its folder."""
+    """The workflow, the text of its file, and, by paths below its folder, the other files that it uses."""
     with noting_files() as noted:
         if call.path == STDIN:
             data = read_stdin()
@@ -97,7 +97,7 @@ def _item_files(workflow: Workflow, folder: str) -> Iterator[str]:
 
 
 def _content(path: str) -> bytes:
-    """What a file has, if that is not too much."""
+    """The content of a file; refuses a file that is too large."""
     with open(path, "rb") as file:
         data = file.read(INPUT_BYTES_MAX + 1)
     if len(data) > INPUT_BYTES_MAX:
@@ -114,7 +114,7 @@ def _text(data: bytes, path: str) -> str:
 
 
 def _name_of(path: str) -> str:
-    """The name by which messages of the server call the file: as the caller does, if it is below this folder."""
+    """The name of the file in messages of the server: the caller's path if that is below this folder, else its end."""
     if path == STDIN:
         return STDIN_NAME
     parts = path.split("/")
@@ -122,9 +122,10 @@ def _name_of(path: str) -> str:
 
 
 def given_values(workflow: Workflow, given: Given, *, are_others_known: bool) -> dict[str, Any]:
-    """The values of the inputs that a caller gives, also where they equal the defaults, which the server knows.
+    """The values of the inputs that a caller gives, even if they equal the defaults.
 
-    In a run that is there already the others have values; in a new one those that are required must be given.
+    With `are_others_known` the run exists, and all its inputs have values. For a new run the caller must give every
+    required input.
     """
     if not (workflow.inputs or given):
         return {}
