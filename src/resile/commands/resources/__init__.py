@@ -1,1 +1,1 @@
-"""What the steps of a run used: measured, suggested, drawn, learned."""
+"""The resources that the steps of a run used: measured, drawn, and used to suggest or learn requests."""

@@ -1,7 +1,7 @@
-"""`resources: {memory: auto}`: what a step asks for is what it needed in earlier runs of the same workflow.
+"""`resources: {memory: auto}`: a step requests the memory that it needed in earlier runs of the same workflow.
 
-Attempts that passed count, or all where none did; the request is what `resile resources` would suggest. In the first
-run there is nothing to learn from: the step then asks for no memory.
+Only attempts that passed count, or all if none passed. The request is the one that `resile resources` would suggest. In
+the first run the step requests no memory, because there is nothing to learn from.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from resile.model.nested import path_part
 from resile.model.workflow import Child, FanOut, Step, Workflow
 from resile.store.contract import RunRow, Store
 
-# How many earlier runs count, and among how many of the newest of all workflows they are searched.
+# How many earlier runs count, and among how many of the newest runs of all workflows to search for them.
 RUNS_MAX = 10
 RUNS_SEARCHED = 1_000
 
 
 def with_learned_memory(loaded: Loaded, store: Store | None) -> Loaded:
-    """The workflow with the memory that its steps needed before."""
+    """The workflow, with requests for the memory that its steps needed before."""
     needed = _peaks_of_steps(store, loaded.workflow.name) if store is not None else {}
     learned: dict[str, int] = {}
     workflow = _learn(loaded.workflow, "", needed, learned)
@@ -33,7 +33,7 @@ def with_learned_memory(loaded: Loaded, store: Store | None) -> Loaded:
 
 
 def _peaks_of_steps(store: Store, workflow: str) -> dict[str, int]:
-    """What 95 % of the attempts of each step used, in the last runs of a workflow."""
+    """The memory within which 95 % of the attempts of each step stayed, in the last runs of a workflow."""
     passed: dict[str, list[int]] = {}
     failed: dict[str, list[int]] = {}
     for row in islice(_earlier_runs(store, workflow), RUNS_MAX):
@@ -50,13 +50,13 @@ def _earlier_runs(store: Store, workflow: str) -> Iterator[RunRow]:
 
 
 def _learn(workflow: Workflow, prefix: str, needed: dict[str, int], learned: dict[str, int]) -> Workflow:
-    """The workflow with what was learned about its steps, which `learned` then has."""
+    """The workflow with the requests that were learned; adds them to `learned`."""
     steps = tuple(_learn_step(step, prefix, needed, learned) for step in workflow.steps)
     return replace(workflow, steps=steps, end=_learn_step(workflow.end, prefix, needed, learned))
 
 
 def _learn_step(step: Step, prefix: str, needed: dict[str, int], learned: dict[str, int]) -> Step:
-    """A step with what was learned about it, or about the steps inside it."""
+    """A step with the learned request, and with those of its inner steps."""
     name = prefix + (path_part(step.name) if prefix else step.name)
     inside = f"{prefix}{path_part(step.name)}/"
     if isinstance(step.action, FanOut):

@@ -1,4 +1,4 @@
-"""What the steps of a run used, from the attempts in its log, and what to ask for next time."""
+"""The resources that the attempts in a run's log used, by step, and the requests to suggest for the next run."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from resile.store.contract import RunRow
 from resile.store.server_tables import SharedStore
 
 MEBIBYTE = 1 << 20
-# The margin of a suggestion over what 95 % of the attempts used.
+# A suggestion is the peak that 95 % of the attempts stayed within, times this factor.
 MARGIN = 1.2
 _INDEXES = r"\[\d+\]"
 
 
 class _Used(Struct):
-    """What the attempts of one step used."""
+    """The resources that the attempts of one step used."""
 
     usages: list[Usage]
     jobs: set[int]
 
 
 def resources_of(store: SharedStore, run: int, only: str = "") -> RunResources:
-    """What each step of a run used, or one of them."""
+    """The resources that each step of a run used, or one of the steps."""
     with store.reading():
         row = row_of(store, run)
         state = fold_log(store, row)
@@ -68,9 +68,9 @@ def _is_named(name: str, only: str) -> bool:
 
 
 def _used_by_step(store: SharedStore, run: int, names: dict[int, str]) -> tuple[dict[str, _Used], int]:
-    """What the attempts of each step used, in the order of the steps, and the number of epochs.
+    """The resources that the attempts of each step used, in the order of the steps, and the number of epochs.
 
-    Attempts that take no time of their own, those of maps and child workflows, are left out.
+    Attempts of maps and child workflows are left out, because no process of theirs was measured.
     """
     used: dict[str, _Used] = {}
     epochs = 1
@@ -103,7 +103,7 @@ def _walk(steps: Iterable[Step], prefix: str) -> Iterator[tuple[str, Step]]:
 
 
 def _step_of(state: State, name: str, used: _Used, step: Step | None, series: list[AttemptSeries]) -> StepResources:
-    """One step."""
+    """The document of one step."""
     asked = step.resources if step is not None else None
     memory = asked.memory_bytes if asked is not None else 0
     seconds = asked.runtime_seconds if asked is not None else None
@@ -130,12 +130,12 @@ def _step_of(state: State, name: str, used: _Used, step: Step | None, series: li
 
 
 def percentile(ordered: list[int], percent: int) -> int:
-    """The smallest value that so many percent of the values do not exceed."""
+    """The smallest value that this percentage of the values does not exceed."""
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 def suggested_bytes(p95: int) -> int:
-    """What to ask for, given what 95 % of the attempts used: a margin more, in whole mebibytes."""
+    """The memory to request if 95 % of the attempts stayed within `p95`: a margin more, in whole mebibytes."""
     return math.ceil(p95 * MARGIN / MEBIBYTE - 1e-9) * MEBIBYTE
 
 
