@@ -1,1 +1,1 @@
-"""What servers and their callers need: runs that are handed over and followed, jobs one by one, tokens."""
+"""Commands for servers and their callers: hand a run over, follow it, describe its jobs, manage tokens."""

@@ -1,4 +1,4 @@
-"""The commands of `Client` about tokens, which say who may call a server."""
+"""The commands of `Client` about tokens, which give callers the right to use a server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Keeps the last workflows that were compiled from texts: clients submit the same text again and again.
+"""Keeps the last workflows that were compiled from texts, because clients often submit the same text again.
 
-    text, name, options --> workflow, definition        only the folder of the run is another each time
+    text, name, options --> workflow, definition        only the folder of the run differs each time
 
-It keeps what depends on the text alone: a native workflow without findings, for which no other file was looked at.
+It keeps only workflows that depend on the text alone: native ones without findings, for which the front end looked at
+no other file.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from resile.model.workflow import Child, FanOut, Function, Workflow
 
 KEPT_MAX = 64
 TEXT_CHARACTERS_MAX = 64 * 1024
-# Steps for which a front end looks at files.
+# Actions for which a front end looks at files.
 _LOOKING = frozenset((Child, FanOut, Function))
 
 
 class _Kept(Struct, frozen=True):
-    """A workflow, and its definition before and after the folder."""
+    """A workflow, and the parts of its definition before and after the name of the folder."""
 
     workflow: Workflow
     before: bytes
@@ -40,7 +41,7 @@ _lock = Lock()
 
 
 def compile_alone(text: str, file: str, options: CompileOptions, folder: str, source: str) -> Loaded:
-    """The workflow of a text that has no other files, for a run with this folder; raises WorkflowError.
+    """Compile a text that has no other files, for a run with this folder; raises WorkflowError.
 
     `source` is the hash of the text.
     """
@@ -63,13 +64,13 @@ def compile_alone(text: str, file: str, options: CompileOptions, folder: str, so
 
 
 def _is_pure(workflow: Workflow) -> bool:
-    """Does the workflow depend on its text alone, also on no file that was not there?"""
+    """Does the workflow depend on its text alone? A missing file that the front end looked for is a dependency, too."""
     found = steps_within((*workflow.steps, workflow.end))
     return workflow.dialect == "native" and not any(type(step.action) in _LOOKING for step in found)
 
 
 def _keep(key: tuple[str, ...], workflow: Workflow, definition: bytes) -> None:
-    """Keep a workflow whose definition names the folder once."""
+    """Keep a workflow if its definition names the folder exactly once."""
     parts = definition.split(msgspec.json.encode(workflow.folder))
     name = os.fsencode(os.path.basename(workflow.folder))
     if len(parts) != 2 or any(name in part for part in parts):

@@ -1,6 +1,6 @@
-"""Follows a run that a server drives, as if an engine here drove it: the same progress, the same outcome.
+"""Follows a run that a server drives, with the same progress and outcome as if an engine in this process drove it.
 
-A `LogSource` gives the entries of the run's log as they come: from the store here, or over HTTP (commands/remote).
+A `LogSource` gives the new entries of the run's log: from a store, or over HTTP (commands/remote).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class LogSource(Protocol):
     """The log of one run."""
 
     def read(self, after: int) -> tuple[Iterable[Entry], RunStatus | None]:
-        """The entries after a number, and the status in which the run was left; None while it goes on.
+        """The entries after a number, and the status in which the engine left the run; None while it goes on.
 
-        The status is looked at first: what is written after the look is read at the next one.
+        The source reads the status first, so that no entry is missed: the next call reads those written in between.
         """
 
     def rest(self) -> None:
-        """Nothing new was there: wait a little."""
+        """Wait a little, because there were no new entries."""
 
     def outcome(self, state: State, status: RunStatus) -> RunOutcome:
         """The outcome of the run."""
@@ -66,7 +66,7 @@ def follow(
     listener: EngineListener,
     notices: Iterable[str] = (),
 ) -> RunOutcome:
-    """Follow the run of a source from the entry `after` on, up to which it is folded into the state.
+    """Follow the run of a source. The state already has all entries up to `after`.
 
     The listener gets the `notices` first.
     """
@@ -108,7 +108,7 @@ class _StoredLog:
         self.row = row_of(store, number)
 
     def read(self, after: int) -> tuple[Iterable[Entry], RunStatus | None]:
-        """What is there."""
+        """Read the status, then the entries after a number."""
         self.row = row_of(self._store, self.row.id)
         status = status_left(self._store, self.row)
         return self._store.entries(self.row.id, after), status
@@ -118,12 +118,12 @@ class _StoredLog:
         time.sleep(FOLLOW_SECONDS)
 
     def outcome(self, state: State, status: RunStatus) -> RunOutcome:
-        """The outcome from what was folded."""
+        """The outcome, made from the folded state."""
         return outcome_of(self._store, self.row, state, status)
 
 
 def status_left(store: SharedStore, row: RunRow) -> RunStatus | None:
-    """The status in which the run was left; None while it goes on."""
+    """The status in which the engine left the run; None while it goes on."""
     if store.lease(row.id, boot_seconds()) is not None:
         return None
     if row.status in RUN_ENDED:

@@ -1,4 +1,4 @@
-"""The jobs of a run: the list, and one with the history of its attempts."""
+"""The jobs of a run: the list of all, and one job with the history of its attempts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _rules_of(state: State, job: RunJob) -> dict[int, RuleReference]:
 
 
 def _attempt(row: AttemptRow, rules: dict[int, RuleReference], epoch: int) -> JobAttempt:
-    """One attempt; the rules are known of the current epoch only."""
+    """One attempt; its rule is known only in the current epoch."""
     failure, usage = row.failure, row.usage
     return JobAttempt(
         epoch=row.epoch,

@@ -1,8 +1,8 @@
-"""Hands a run to the servers of a database: it is compiled and stored here, and driven by one of them.
+"""Hands a run to the servers of a database: this process compiles and stores the run, and one of the servers drives it.
 
-    file or text --prepare--> a run with its first event, due at once; nothing is stored if it is refused
+    file or text --prepare--> a run with its first event, due at once; a refused run is not stored
 
-A run may have a `key`, its caller's name for it: the same file and inputs with the same key give the first run again.
+The caller may name a run by a `key`. A second call with the same key, file and inputs gets the first run.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 FILES_MAX = 1_000
 PATH_CHARACTERS_MAX = 1_000
-# How many steps of a run may run at once where neither its caller nor its file says: the places limit them.
+# How many steps may run at once if neither the caller nor the file sets a number; the places limit them anyway.
 PARALLEL_DEFAULT = 64
 KEY_CHARACTERS_MAX = 255
 
 
 class SubmitOptions(Struct, frozen=True, kw_only=True):
-    """How a run is handed over: who does it, its priority among runs, and its caller's name for it."""
+    """How to hand a run over: the user who does it, the run's priority, and the caller's name for the run."""
 
     by: str
     priority: int = 0
@@ -59,7 +59,7 @@ class SubmitOptions(Struct, frozen=True, kw_only=True):
 
 
 class TextCall(Struct, frozen=True, kw_only=True):
-    """A workflow that is a text, with the files that it takes in; `directory` is where its steps run.
+    """A workflow as text, with the other files that it uses; its steps run in `directory`.
 
     `runs_here` says whether steps may run on the server's machine.
     """
@@ -82,7 +82,7 @@ class TextCall(Struct, frozen=True, kw_only=True):
 
 
 class Submitted(Struct, frozen=True):
-    """The run that was handed over, or the one that had the same key already."""
+    """The run that was handed over, or the earlier run with the same key."""
 
     run: int
     status: str
@@ -106,7 +106,7 @@ def submit(stores: StoreHandle, call: RunCall, *, priority: int, key: str) -> Su
 
 
 def _on_servers(limits: ResourceLimits) -> ResourceLimits:
-    """The resources of a run that servers drive: any, because each place, a worker too, knows its own."""
+    """The limits of a run that servers drive: no limit by default, because each place and worker knows its own."""
     default = PARALLEL_DEFAULT if limits.parallel_default is None else limits.parallel_default
     return ResourceLimits(
         limits.max_parallel,
@@ -118,9 +118,9 @@ def _on_servers(limits: ResourceLimits) -> ResourceLimits:
 
 
 def submit_text(store: Store, call: TextCall, options: SubmitOptions) -> Submitted:
-    """Hand a run of a text to the servers of the store; a folder of its own holds its files, and its steps run there.
+    """Hand a run of a text to the servers of the store; the run gets a folder for its files, in which its steps run.
 
-    That folder is made first, because the text may name its files, and removed where the run is refused.
+    The function makes that folder first, because the text may name files in it, and removes it if the run is refused.
     """
     own = work_folder(call.output)
     directory = _directory_of(call) or own
@@ -166,9 +166,10 @@ def _refuse_blocks_here(workflow: Workflow) -> None:
 def submit_again(
     store: SharedStore, number: int, inputs: Mapping[str, Any], limits: ResourceLimits, by: str, *, key: str = ""
 ) -> Submitted:
-    """Hand a new run of the definition of another one to the servers; `inputs` replace its own of the same names.
+    """Hand the servers a new run with the definition of an earlier one; `inputs` replace the earlier inputs by name.
 
-    It has the labels, the priority and the folder of the other one. With a `key` that a run has, it is that run.
+    The new run gets the labels, the priority and the folder of the earlier one. If a run has this `key`, return it
+    instead.
     """
     row = row_of(store, number)
     made = store.run_with_key(key) if key else None
@@ -195,7 +196,7 @@ def submit_again(
 
 
 def _directory_of(call: TextCall) -> str:
-    """The folder that the caller names for the steps; it must be there."""
+    """The folder that the caller names for the steps; refused if it does not exist."""
     if not call.directory:
         return ""
     if not os.path.isabs(call.directory) or "\0" in call.directory or not os.path.isdir(call.directory):
@@ -205,7 +206,7 @@ def _directory_of(call: TextCall) -> str:
 
 
 def check_file_names(names: Mapping[str, str] | tuple[str, ...]) -> None:
-    """Refuse names of files that would be outside of the run's own folder, or no names at all."""
+    """Refuse names of files that lead out of the run's own folder, or that no file can have."""
     if len(names) > FILES_MAX:
         raise ResileError("bad-file-name", f"`files` has more than {FILES_MAX} files")
     for name in names:
@@ -217,7 +218,7 @@ def check_file_names(names: Mapping[str, str] | tuple[str, ...]) -> None:
 
 
 def _write_files(folder: str, files: Mapping[str, str]) -> None:
-    """Write the files that a text takes in."""
+    """Write the files that a text uses into the folder."""
     check_file_names(files)
     for name, text in files.items():
         path = os.path.join(folder, name)
@@ -252,9 +253,9 @@ def _compile(call: TextCall, folder: str) -> Loaded:
 
 
 def check_text(text: str, file: str, files: Mapping[str, str], options: CompileOptions, folder: str) -> CheckedFile:
-    """Compile and lint a text with the files that it takes in, which are written to this folder; nothing runs.
+    """Compile and lint a text with the files that it uses, after writing these to this folder; nothing runs.
 
-    No file outside of the folder is read: the caller may have no right to.
+    The front end reads no file outside of the folder, because the caller may have no right to read it.
     """
     check_file_names((file,))
     _write_files(folder, files)
@@ -264,7 +265,7 @@ def check_text(text: str, file: str, files: Mapping[str, str], options: CompileO
 
 
 def source_of(text: str, files: Mapping[str, str]) -> str:
-    """The hash of a text and of the files that it takes in."""
+    """The hash of a text and of the files that it uses."""
     data = text.encode("utf-8", "surrogateescape")
     if files:
         data += msgspec.json.encode(sorted(files.items()))
@@ -310,7 +311,7 @@ def _hand_over(
 
 
 def _known_run(store: Store, row: RunRow, source: str, inputs: Mapping[str, Any]) -> Submitted:
-    """The run that has the key; refused if it is one of another file or of other inputs."""
+    """The run that has the key; refused if that run has another file or other inputs."""
     state = fold_log(store, row)
     first = row.summary.get("first") or {}
     if state.phase == "new":

@@ -1,4 +1,7 @@
-"""Makes, lists and revokes the tokens of a server. A secret is shown once, when it is made; the store has its hash."""
+"""Makes, lists and revokes the tokens of a server.
+
+A secret is shown once, when the token is made; the store keeps only its hash.
+"""
 
 from __future__ import annotations
 

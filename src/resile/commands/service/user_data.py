@@ -1,6 +1,6 @@
 """The user data of Torc files that steps have changed: a file for each record, below the output folder of the run.
 
-The other records are as the workflow file says, and its commands have them in their environment.
+The other records are as in the workflow file; the file's commands get them in their environment.
 """
 
 from __future__ import annotations
