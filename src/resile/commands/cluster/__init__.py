@@ -1,1 +1,1 @@
-"""What clusters have of runs: their allocations."""
+"""The allocations that clusters hold for runs."""

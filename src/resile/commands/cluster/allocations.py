@@ -1,6 +1,6 @@
-"""`slurm status`, `slurm cancel`: the allocations of runs, by the comment that each has from its run.
+"""`slurm status`, `slurm cancel`: the allocations of runs; the comment of an allocation names its run.
 
-An engine that was killed can't end its allocations: looking at them ends those that have nothing left to do.
+An engine that was killed can't end its allocations, so listing them ends those that have nothing left to do.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def allocation_list(store: Store, run: int | None) -> AllocationList:
 
 
 def cancel_allocations(store: Store, run: int) -> AllocationList:
-    """End all allocations of a run; those that there were."""
+    """End all allocations of a run; return the ended ones."""
     row_of(store, run)
     before = allocation_list(store, run)
     slurm.cancel(one.id for one in before.allocations)
@@ -54,7 +54,7 @@ def cancel_allocations(store: Store, run: int) -> AllocationList:
 
 
 def work_in(allocation: str, folder: str) -> tuple[int, bool]:
-    """How many attempts of an epoch, which has this folder, have ended in an allocation, and whether one runs there."""
+    """How many attempts of the epoch with this folder ended in an allocation, and whether one still runs there."""
     nodes = Nodes(folder)
     open_ones: set[tuple[int, int]] = set()
     done = 0
