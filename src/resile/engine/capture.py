@@ -16,7 +16,7 @@ from resile.model.limits import MESSAGE_CHARACTERS_MAX, OUTPUT_PIECE_BYTES, VALU
 from resile.model.workflow import Agent, Capture
 
 _STDOUT: tuple[Stream, ...] = ("out",)
-# The streams that a form of capture reads, where that is not stdout alone.
+# The streams that a form of capture reads, if it reads more than stdout.
 _STREAMS: dict[str, tuple[Stream, ...]] = {
     "stderr": ("err",), "combined": ("out", "err"), "exit_code": (), "success": (), "duration": ()
 }  # fmt: skip
@@ -24,7 +24,7 @@ ALWAYS_THERE = ("text", "lines", "stderr", "exit_code", "combined", "success", "
 """Forms that never fail; the others could fail a step a second time."""
 _TRUE = frozenset({"true", "yes", "1"})
 _FALSE = frozenset({"false", "no", "0", ""})
-# What the decoder raises for a text that is no JSON, has bytes that are no text, or has too many levels.
+# The errors of the decoder: the text is no JSON, has invalid bytes, or has too many levels.
 _NO_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
@@ -73,7 +73,7 @@ def capture_value(value: Any, captures: tuple[Capture, ...], exit_code: int | No
 
 
 def parse_result(text: str) -> Any:
-    """The result of a program: JSON where all of its output or its last line is JSON, else the text."""
+    """The result of a program: the value if its whole output or its last line is JSON, else the text."""
     for part in (text, text.rpartition("\n")[2]):
         try:
             return msgspec.json.decode(part)
@@ -86,7 +86,7 @@ def _stream(output: OutputReader, log: LogRange | None, stream: Stream, capture:
     """The bytes that an attempt wrote to one stream; raises CaptureRefused if they are too many."""
     size = output_size(log, stream)
     if size > VALUE_BYTES_MAX:
-        # The value of a step in a file of another system, which has no `capture`.
+        # Files of other systems have no `capture`: this is the value of their steps.
         is_own = capture.form == "value"
         hint = "write it to a file" if is_own else f"`capture: {{{capture.name}: file}}` takes any size"
         what = "the output" if is_own else f"capture {capture.name!r}"
@@ -137,7 +137,7 @@ def _refuse_constant(word: str) -> Any:
 
 
 def _number(name: str, text: str) -> int | float:
-    """A whole number where it is one, else a fraction; infinity and `nan` would be `null` in JSON."""
+    """The text as an integer if possible, else as a float; refuses infinity and `nan`, which JSON can't hold."""
     try:
         return int(text)
     except ValueError:
@@ -153,7 +153,7 @@ def _number(name: str, text: str) -> int | float:
 
 def missing_outputs(directory: str, outputs: list[str]) -> str:
     """A message about declared output files that do not exist; empty if all exist."""
-    # A path that a value left empty would be the folder, which is always there.
+    # A path may be empty because a value in it is. It would mean the folder, which always exists.
     there = [bool(name.strip()) and os.path.exists(os.path.join(directory, name)) for name in outputs]
     missing = ", ".join(repr(name) for name, found in zip(outputs, there, strict=True) if not found)
     return f"declared output file {missing} is missing" if missing else ""

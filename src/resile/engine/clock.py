@@ -44,7 +44,7 @@ class SystemClock:
 
 
 def clock_of(state: State | None = None) -> SystemClock:
-    """The clock of a run, or of a new one; after another boot it goes on from the last event at the earliest."""
+    """The clock of a run, or of a new run. After another boot it never shows a time before the run's last event."""
     known = state.machine if state is not None else None
     if known is not None and known.boot and known.boot == boot_id():
         return SystemClock(known)

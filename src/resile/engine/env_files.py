@@ -7,8 +7,8 @@ override the caller's environment, and the workflow's `env` overrides them. They
 
     my_api: {token: …}      pg_local: {host: …, user: …, password: …, database: …}      (`--credentials FILE`, YAML)
 
-Of the credentials a run gets only the fields that it declares as secrets, under the name of their variable, here
-`$MY_API_TOKEN`; the environment overrides them. A database without `dsn` gets one that is made of its other fields.
+A run gets only the credentials that it declares as secrets, under the names of their variables, here `$MY_API_TOKEN`;
+the environment overrides them. If a database has no `dsn`, Resile makes one from its other fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CREDENTIALS = "RESILE_CREDENTIALS"
 """The environment variable with the path of the file of credentials; steps do not get it."""
 TOKEN_VARIABLE = "RESILE_TOKEN"
 """The environment variable with the caller's right to use a server; steps do not get it."""
-# The parts of a connection string, and the fields that may have them.
+# The parts of a connection string, and the fields of a credential that may hold each part.
 _PARTS = {
     "host": ("host", "db_host"),
     "port": ("port", "db_port"),
@@ -44,7 +44,7 @@ def environment_of(workflow: Workflow, caller: Mapping[str, str]) -> dict[str, s
 
 
 def without_callers_own(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment without what is the caller's alone: its token, and the name of its file of credentials."""
+    """An environment without the caller's token and without the path of the caller's file of credentials."""
     found = dict(env)
     for name in (CREDENTIALS, TOKEN_VARIABLE):
         found.pop(name, None)

@@ -21,7 +21,7 @@ from resile.store.contract import AttemptRow, Batch, Entry, JobRow, RunRow, Snap
 
 SNAPSHOT_ENTRIES_MIN = 20_000
 GATHER_SECONDS = 0.020
-# Among many runs the ends of one run's attempts come further apart: a batch that no order waits for may wait longer.
+# If a host drives many runs, one run's attempts end less often: a batch that no order waits for may wait longer.
 GATHER_UNAWAITED_SECONDS = 0.100
 _KEPT = (KeepLetter, DropLetter, KeepScope)
 
@@ -47,7 +47,7 @@ class Journal:
         self._since_snapshot = 0
         # When the first of the entries was collected.
         self.gathers_since = 0.0
-        # The row with which a run ends that has this state.
+        # Makes the closing row of a run from its state.
         self.closing: Callable[[State, RunStatus], RunRow] | None = None
         self._closed_seq = -1
 
@@ -115,11 +115,11 @@ class Journal:
         self._row = row
 
     def is_closed(self, state: State) -> bool:
-        """Has the last batch told that the run has ended, with the closing row?"""
+        """Did the last batch have the end of the run and its closing row?"""
         return self._closed_seq == state.seq
 
     def has_entries(self) -> bool:
-        """Is there something that has not been submitted to the writer?"""
+        """Are there entries or rows that have not been submitted to the writer?"""
         return bool(self._entries or self._answered) or self._row is not None
 
     def has_orders(self) -> bool:

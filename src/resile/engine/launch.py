@@ -85,8 +85,8 @@ class Attempt:
     def write_file(self, ending: str, content: bytes | Callable[[BinaryIO], None]) -> bytes:
         """Write a file that belongs to the attempt, readable by its owner only; return its path.
 
-        A content that may be large writes itself. The file is removed when the attempt ends, because it may hold
-        values; a HEAD stays.
+        A large content may be a function that writes it. The engine removes the file when the attempt ends, because it
+        may hold values; it keeps the file with a HEAD.
         """
         job, attempt = self.order.job, self.order.attempt
         path = self.performer.path_of(job, attempt, ending)
@@ -305,7 +305,7 @@ class Performer:
 
 
 def _has_fingerprint(step: Step) -> bool:
-    """May the results of a step depend on more than its definition? For plain commands a quick look answers it."""
+    """May the results of a step depend on more than its definition? For plain commands a quick check is enough."""
     action = step.action
     if step.when or step.arcs or step.on_success or step.transform or step.checks or step.cases or step.effects:
         # Conditions and code may name variables.

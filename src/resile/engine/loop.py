@@ -52,19 +52,19 @@ if TYPE_CHECKING:
     from resile.engine.monitoring.sampler import Monitor
 
 REQUESTS_SECONDS = 0.2
-# Where a bell rings for them, one that got lost is found this late.
+# A request whose ring got lost is found after this many seconds.
 REQUESTS_WITH_BELL_SECONDS = 2.0
 NEVER = float("inf")
 _BEGUN = frozenset((Started, Adopted))
 _OVER = frozenset((Ended, Returned))
 
 Listener = Callable[[State, list[actions.Note]], None]
-# Ctrl-C calls it; it calls its argument once the executor has the interrupt.
+# Interrupts the engine, for example on Ctrl-C; calls its argument once the executor has the interrupt.
 Interrupt = Callable[[Callable[[], None]], None]
 
 
 class Host(LeaseKeeper, Protocol):
-    """What drives many engines: it keeps their leases, brings their requests and lets them turn."""
+    """Drives many engines: it keeps their leases, passes requests to them and lets them turn."""
 
     def wake(self) -> None:
         """Let this engine make a turn; safe in any thread."""
@@ -147,7 +147,7 @@ class Engine:
         if self._host is not None:
             self._host.wake()
             return
-        # A pipe that is full wakes it up as well.
+        # A full pipe wakes the loop as well.
         with suppress(BlockingIOError):
             os.write(self._wake_write, b"!")
 
@@ -274,7 +274,7 @@ class Engine:
         try:
             event, row = observe()
         except ResileError as problem:
-            # It stays unrecorded: the next engine gets the report again.
+            # The report stays unrecorded: the next engine gets it again.
             self._unrecorded.add((report.job, report.attempt))
             self._stop_for(problem)
             return
@@ -306,7 +306,7 @@ class Engine:
         """Turn a request of another process into an event of this moment; the batch with that event answers it."""
         from resile.engine.neighbours.requests import answer_request
 
-        # Of two judges the first one wins: each request sees what those before it did.
+        # The first of two judges wins: each request sees the changes of earlier ones.
         self._feed_all()
         event, result = answer_request(self._state, request, self._clock.now())
         self._journal.answer(request.id, result)
@@ -314,7 +314,7 @@ class Engine:
             self.feed(event)
 
     def waits_until(self) -> float | None:
-        """When a run goes on that only waits: for a timer, or (infinity) for a request; None where it is at work."""
+        """The time of the timer for which the run waits; infinity if it waits for a request, None if it is at work."""
         busy = self._running or self._inbox or self._state.in_flight or self._journal.is_unfinished()
         if busy or self._is_at_work() or self._interrupts or self._stop is not None:
             return None

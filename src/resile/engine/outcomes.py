@@ -160,8 +160,10 @@ class Observer:
         )
 
     def _outcome_of_end(self, report: Ended) -> Outcome:
-        """The outcome of a command. What it printed may be lost, for want of room or by a power cut: the exit code
-        counts all the same, so that it is not run again for it.
+        """The outcome of a command.
+
+        Its output may be lost, because the disk was full or the power failed. The exit code counts all the same, so
+        that the command need not run again.
         """
         lost = report.spawn_stage == "output" and bool(report.log.segment)
         if lost:
@@ -232,7 +234,7 @@ class Observer:
         return self._outcome_of(report, self._state, job, step, self._output)
 
     def _limits_of(self, report: Ended) -> evidence.Limits:
-        """The limits of an attempt that the executor ended."""
+        """The limits of an attempt that the executor ended, for its failure."""
         job, state = self._state.jobs.get(report.job), self._state
         if job is None:
             return evidence.NO_LIMITS

@@ -6,8 +6,8 @@
     .../job_stdio/              the log files for people
     OUTPUT/work/…/              where the steps of a run work that has no directory of its caller
 
-So databases beside each other share no file, nor does a database with one that was deleted. A run keeps its folder, and
-runs of older versions keep theirs.
+So databases beside each other share no file; neither does a new database share files with a deleted one. A run keeps
+its folder, and runs of older versions keep theirs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _folder_of(output: str, identity: str) -> str:
 
 
 def _owner(output: str) -> str:
-    """The name of the database to which an output folder belongs; empty where none has said so."""
+    """The name of the database to which an output folder belongs; empty if no name was written yet."""
     try:
         file = os.open(join(output, OWNER), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

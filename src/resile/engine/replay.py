@@ -71,7 +71,7 @@ def _damage_error(row: RunRow, what: str) -> StoreDamaged:
 
 
 def missing(first: int, after: int) -> str:
-    """The words for the events that are missing before one of them."""
+    """The words for the events that are missing before an event."""
     return f"events {first} to {after - 1} are missing"
 
 
@@ -108,7 +108,7 @@ def count_steps(state: State) -> dict[str, int]:
 
 
 def digest(state: State) -> dict[str, Any]:
-    """What the row of a run says of its state, for the list of runs: the counts of its steps, and its first failure."""
+    """The part of a run's row for the list of runs: the counts of its steps, and its first failure."""
     return {**count_steps(state), "first_failure": msgspec.to_builtins(state.first_failure)}
 
 
@@ -146,7 +146,7 @@ def dropped_jobs(store: Store, run: int, state: State) -> GoneJobs:
 
 
 def is_current(state: State, row: JobRow) -> bool:
-    """Does a job that the state has dropped belong to this epoch: was it made in it, or did it go on in it?"""
+    """Was a job that the state has dropped made or continued in this epoch?"""
     return row.id > state.jobs_before or (row.ended_at is not None and row.ended_at >= state.started_at)
 
 

@@ -19,7 +19,7 @@ from resile.model.workflow import Step, Workflow
 AHEAD = 64
 # Calls of functions are shorter, and withdrawing one costs nothing.
 CALLS_AHEAD = 512
-# The capacity of a run that a server drives, which has as many places as there are workers.
+# The capacity of a run that a server drives: practically unlimited, because each worker adds room.
 CPUS_MAX, MEMORY_BYTES_MAX, GPUS_MAX = 1e6, 1 << 60, 1024
 UNLIMITED = Capacity(1, cpus=CPUS_MAX, memory_bytes=MEMORY_BYTES_MAX, gpus=GPUS_MAX)
 _BYTES_UNLIMITED = 1 << 60
@@ -150,7 +150,7 @@ def memory_limit(state: State, job: Job) -> int:
 
 
 def share_of(state: State, job: Job) -> Share:
-    """What an attempt takes of the place where it runs."""
+    """The share of its place that an attempt takes."""
     granted = resources_for(state, job)
     return _NOTHING if granted is None else Share(granted.cpus, granted.memory_bytes, granted.gpus, granted.nodes)
 

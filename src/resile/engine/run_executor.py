@@ -63,7 +63,7 @@ def open_fence(
     Raises ResileError if another user could write to the run's folders, or a newer engine drives the run.
     """
     claim_folders(row.output, row.id, epoch, identity)
-    # The launcher of a server looks at fences by name; workers of functions, and launchers that others left, do not.
+    # The launcher of a server looks at fences by name; workers of functions and launchers of earlier engines do not.
     # Nodes may not see the server's folder.
     is_own = state.workflow.executor is not None or calls_functions(state.workflow)
     is_shared = hosting is not None and hosting.is_new and not is_own
@@ -166,7 +166,7 @@ def calls_functions(workflow: Workflow) -> bool:
 
 
 def scheduling_of(state: State, executor: Executor) -> Scheduling | None:
-    """What has the blocks that the core orders, where it orders any."""
+    """The part of an executor that keeps the blocks which the core orders; None if the core orders none."""
     if state.workflow.executor is None or not state.workflow.executor.on_order:
         return None
     from resile.executors.parsl.on_order.executor import OrderedExecutor
@@ -176,7 +176,7 @@ def scheduling_of(state: State, executor: Executor) -> Scheduling | None:
 
 
 def closing_of(state: State, executor: Executor) -> Future[None] | None:
-    """The end of the closing of blocks, if a host has closed an executor that has some."""
+    """A future that is done when the blocks of a closed executor have ended; None if it has no blocks."""
     if state.workflow.executor is None:
         return None
     from resile.executors.parsl.executor import ParslExecutor

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Shorter lines, and encodings of shorter secrets, would turn ordinary text into stars.
 LINE_CHARACTERS_MIN = 4
-# Of a secret with more lines only the whole is looked for in its encodings.
+# A secret with more lines than this is redacted in its encodings only as a whole.
 ENCODED_LINES_MAX = 100
 SECRET_BYTES_MAX = 64 * 1024
 # The names of variables that hold secrets, in capitals and with underscores. Their values count from so many characters
@@ -33,7 +33,7 @@ COMMON_VALUES = frozenset((
     "password", "postgres", "private", "production", "public", "required", "secret", "staging", "undefined",
     "username",
 ))  # fmt: skip
-# A list of variables whose names look like those of secrets, and that are none.
+# Variables that hold no secret although their names look like those of secrets.
 NOT_SECRET = "RESILE_NOT_SECRET"
 MASK = "***"
 # The usual characters of tokens beside letters and digits: no program escapes them.
@@ -176,7 +176,7 @@ NOTHING_HIDDEN = Hidden()
 
 
 class FixedEnvironment(dict[str, str]):
-    """An environment that never changes, of a process that drives many runs; what they all make of it is made once."""
+    """The environment of a process that drives many runs; it never changes, so it caches values that all runs use."""
 
     @cached_property
     def plain(self) -> FixedEnvironment:
@@ -270,8 +270,9 @@ def _html_forms_of(text: str) -> set[str]:
 def _encoded_forms_of(raw: bytes) -> set[bytes]:
     """A text in hexadecimal, and in base64 at each of the three places that it can have in a longer one.
 
-    Of a longer text those characters count that this one decides alone. If it ends the longer one, and begins it or
-    follows a colon, as in `user:secret`, so do the two beside them.
+    The secret may be a part of a longer text that was encoded. Then only those characters count that the secret decides
+    alone. The two beside them count, too, if the secret ends the longer text and begins it or follows a colon, as in
+    `user:secret`.
     """
     from binascii import b2a_base64
 

@@ -89,7 +89,7 @@ def next_event(row: RunRow, state: State, capacity: Capacity, clock: Clock) -> R
     if state.phase != "new":
         return RunResumed(clock.now(), capacity, caller(), clock.machine)
     first = msgspec.convert(row.summary["first"], RunStarted)
-    # Whether it has the output of the steps that it would take over is not certain: all steps run.
+    # The engine that took over results may have died before it had their output, so all steps run.
     return msgspec.structs.replace(first, at=clock.now(), capacity=capacity, machine=clock.machine, cached=None)
 
 
@@ -105,7 +105,7 @@ def first_rows(state: State) -> list[JobRow]:
 
 
 class Drive:
-    """One engine of a run, and what it writes to: the run's row says when it begins, and how it leaves the run."""
+    """One engine of a run, with its writer and journal; writes the run's row when the engine begins and leaves."""
 
     def __init__(
         self,

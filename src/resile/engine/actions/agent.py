@@ -11,7 +11,7 @@ from resile.model.workflow import Agent
 
 
 def prepare(attempt: Attempt) -> Launch:
-    """The agent with its prompt as the last argument, or on standard input where it is too long."""
+    """The agent with its prompt as the last argument, or on standard input if the prompt is too long."""
     action = attempt.step.action
     assert isinstance(action, Agent)
     prompt = os.fsencode(render_text(action.prompt, attempt.lookup))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def prepare(attempt: Attempt) -> Launch:
-    """The launch of a function call, with the arguments as they are now; the worker already knows the run."""
+    """The launch of a function call, with the present values of its arguments; the worker already knows the run."""
     order, job, step, performer = attempt.order, attempt.job, attempt.step, attempt.performer
     action, state, values = step.action, performer.state, performer.values
     assert isinstance(action, Function)

@@ -15,7 +15,7 @@ class NoAnswer(Exception):
 def head_of(directory: str) -> str:
     """The commit that the repository of a step has checked out, empty before the first.
 
-    Raises ValueRefused outside a repository, and where git gives no answer.
+    Raises ValueRefused outside a repository, or if git gives no answer.
     """
     try:
         head = find_head(directory)
@@ -29,7 +29,7 @@ def head_of(directory: str) -> str:
 def find_head(directory: str) -> str | None:
     """The commit that a folder's repository has checked out, empty before the first; None outside a repository.
 
-    The loop goes on meanwhile (engine/evaluation/beside.py). Raises NoAnswer.
+    While git runs, the engine's loop goes on (engine/evaluation/beside.py). Raises NoAnswer.
     """
     import subprocess
 

@@ -1,6 +1,6 @@
 """`map` in the engine: lists the items of a fan-out into a file (items.py).
 
-In `end`, a list that never came, because the steps that make it did not run, is an empty one, with a remark.
+In `end`, the steps that make the list may not have run: then the fan-out has no items, and a remark says so.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def prepare(attempt: Attempt) -> Launch | Outcome:
 
 
 def _absent_in_end(attempt: Attempt, source: Source) -> str:
-    """Why a fan-out in `end` has no items: what would give them never ran; empty where it did, and outside of `end`."""
+    """A remark if a fan-out in `end` has no items because the step that makes them never ran, else an empty text."""
     performer, job = attempt.performer, attempt.job
     state = performer.state
     if not is_of_end(state, job):
@@ -106,7 +106,7 @@ def _known_items(attempt: Attempt, source: Source) -> Sequence[Any]:
         return attempt.performer.values.list_of(source.step, attempt.job)
     values = render_data(source.template, attempt.lookup)
     if is_one_reference(source.template):
-        # JSON text that another step printed is its value.
+        # If another step printed JSON text, use the value of the JSON.
         values = parse_json(values)
     if not isinstance(values, list):
         raise ValueRefused(f"`{source.template}` is not a list")

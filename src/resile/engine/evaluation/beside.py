@@ -8,11 +8,12 @@
     go_on()           ----turn---->   reads, writes memory, returns
     done(take)        <---turn-----   take() gives the result, or raises what `make` raised
 
-Only who has the turn touches the run, so an evaluation is like a part of the loop that can be left and entered again;
-what the loop does meanwhile it sees. Those that write the memory of the run begin when the one before has ended.
+Only the thread that has the turn touches the run. So an evaluation is like a part of the loop that can be left and
+entered again; it sees the changes that the loop made in between. Evaluations that write the memory of the run run one
+after the other.
 
-`done` is called in the order in which the evaluations began, so that a run decides in the same order each time: one
-that ends early is held for those before it, but not for longer than HOLD_SECONDS after each of them got its thread.
+The loop calls `done` in the order in which the evaluations began, so that a run decides in the same order each time.
+An evaluation that ends early waits for those before it, but for each at most HOLD_SECONDS after that got its thread.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from typing import Any, Literal
 
 from resile.languages.waiting import Abandoned, set_turn
 
-# How long the loop waits for an evaluation that waits: longer for the first, so that quick ones keep their order.
+# How long the loop waits for an evaluation: longer for the only one, so that quick ones keep their order.
 FIRST_PATIENCE_SECONDS = 0.005
 PATIENCE_SECONDS = 0.0005
-# How long an evaluation that is slow holds those that began after it and have ended.
+# How long a slow evaluation holds the results of those that began after it.
 HOLD_SECONDS = 0.5
 EVALUATIONS_MAX = 16
 NEVER = float("inf")
@@ -59,13 +60,13 @@ class Evaluations:
     def __init__(self, wake: Callable[[], None], now: Callable[[], float]) -> None:
         self.lock = allocate_lock()
         self.closed = False
-        # Workers that may go on; their threads add them.
+        # Workers that wait for their turn; each adds itself, from its thread.
         self.ready: deque[_Worker] = deque()
         self.wake = wake
         # Until when the loop may wait before it calls `go_on`.
         self.deadline = NEVER
         self._now = now
-        # In the order in which they began to wait for a thread.
+        # By key, in the order in which the evaluations were requested.
         self._tasks: dict[Hashable, _Task] = {}
         self._queue: deque[_Task] = deque()
         self._workers: list[_Worker] = []
@@ -73,7 +74,7 @@ class Evaluations:
         self._is_writing = False
 
     def begin(self, key: Hashable, make: Take, done: Callable[[Take], None], *, writes: bool) -> None:
-        """Evaluate, and call `done` in the loop, at once or later. Another evaluation of this key is dropped."""
+        """Evaluate, and call `done` in the loop, at once or later; drop an earlier evaluation with this key."""
         self.drop(key)
         task = self._tasks[key] = _Task(key, make, done, writes)
         self._queue.append(task)
@@ -81,7 +82,7 @@ class Evaluations:
         self._deliver()
 
     def go_on(self) -> None:
-        """Let evaluations go on that have what they waited for, and begin those that may begin now."""
+        """Continue the evaluations whose answers have come, and begin queued ones."""
         while self.ready:
             self._hand_over(self.ready.popleft())
         self._deliver()
@@ -90,7 +91,7 @@ class Evaluations:
             self._deliver()
 
     def drop(self, key: Hashable) -> bool:
-        """Forget an evaluation: its `done` is never called. Is there one?"""
+        """Forget an evaluation, so that its `done` is never called; return whether there was one."""
         return self._tasks.pop(key, None) is not None
 
     def drop_all(self) -> None:
@@ -98,11 +99,11 @@ class Evaluations:
         self._tasks.clear()
 
     def are_open(self) -> bool:
-        """Has an evaluation that counts not ended?"""
+        """Is there an evaluation that was neither delivered nor dropped?"""
         return bool(self._tasks)
 
     def close(self) -> None:
-        """Abandon all evaluations, and end their threads; those that wait end when they have what they wait for."""
+        """Abandon all evaluations, and end their threads; a thread that waits ends when its answer comes."""
         with self.lock:
             self.closed = True
         self.drop_all()
@@ -110,7 +111,7 @@ class Evaluations:
             worker.given.release()
 
     def _begin_queued(self) -> None:
-        """Begin queued evaluations, in order, while there are threads; a writer waits for the writer before."""
+        """Begin queued evaluations, in order, while threads are free; a writer waits for the previous writer."""
         for task in tuple(self._queue):
             if len(self._workers) == EVALUATIONS_MAX and not self._idle:
                 return
@@ -121,7 +122,7 @@ class Evaluations:
                 self._begin(task)
 
     def _begin(self, task: _Task) -> None:
-        """Let an idle thread, or a new one, evaluate."""
+        """Run a task on an idle thread or a new one."""
         if not self._idle:
             worker = _Worker(self)
             self._workers.append(worker)
@@ -154,7 +155,7 @@ class Evaluations:
             task.take = take
 
     def _deliver(self) -> None:
-        """Call `done` for the evaluations that have ended and that none before them holds."""
+        """Call `done` for ended evaluations that no earlier one holds back."""
         now = self._now()
         self.deadline = holds_until = NEVER
         ended: list[_Task] = []

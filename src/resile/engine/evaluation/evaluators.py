@@ -6,8 +6,8 @@
 
 A run of plain commands makes only the first, and imports none of the other modules.
 
-The functions at the end tell which evaluations may wait for another process (beside.py runs them), and which write the
-memory of the run: those are evaluated one after the other.
+The functions at the end tell which evaluations may wait for another process (beside.py runs these), and which write
+the memory of the run (these run one after the other).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def end_may_wait(state: State, job: Job, step: Step) -> bool:
         return True
     if step.outputs:
         return language_of(state.workflow_of(job.scope)).may_wait
-    # A fallback gives its value to the steps that it stands in for.
+    # A fallback gives its value to the steps that it replaces.
     scope = state.scopes[job.scope]
     while scope.kind == "repair":
         owner = state.jobs[scope.owner]

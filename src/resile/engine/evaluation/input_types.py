@@ -1,4 +1,4 @@
-"""The types of inputs: a text becomes a value of its type, and what a step gives its child has the declared one."""
+"""Converts inputs to their declared types: texts of callers, and values that a step gives its child workflow."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def to_declared_type(name: str, declared: Input, value: Any) -> Any:
-    """A computed value as the number or truth value that the input declares; raises ValueRefused if it is none.
+    """Convert a computed value to the number or truth value that the input declares; raises ValueRefused if it is none.
 
-    Texts and data stay as they are, and so does null.
+    Values of other types, and null, stay as they are.
     """
     if value is None or declared.kind not in ("number", "bool"):
         return value

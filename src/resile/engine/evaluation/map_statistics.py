@@ -129,16 +129,16 @@ def _jobs_of_items(state: State, job: Job, rows: Iterable[JobRow]) -> Iterator[t
 
 
 def is_fine(row: JobRow) -> bool:
-    """Did a job of an item end so that the item can succeed?"""
+    """Can the item of this job still succeed, after the way the job ended?"""
     return row.status in FINE or row.tolerated
 
 
 def end_of_item(
     jobs: Sequence[JobRow], letter: LetterRow | None, message: Callable[[int], str], *, is_dropped: bool
 ) -> tuple[str, str | None]:
-    """The status of an item, by the jobs of its last execution and its dead letter, and the message of its failure.
+    """The status of an item and the message of its failure, from the jobs of its last execution and its dead letter.
 
-    Where failed items are dropped the status is `skipped`.
+    If the map drops failed items, their status is `skipped`.
     """
     failed = next((row for row in jobs if row.status not in FINE), None)
     if failed is None and letter is None:

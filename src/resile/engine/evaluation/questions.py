@@ -75,7 +75,7 @@ class Conditions:
         return ConditionAnswered(at, order.job, value, redact(problem, self._secrets))
 
     def _fails(self, job: Job) -> bool:
-        """Does a condition that throws fail its step? Nothing keeps `end` from running."""
+        """Does a condition that throws fail its step? Not for `end`, which always runs."""
         return not is_of_end(self._state, job) and self._state.workflow_of(job.scope).condition_errors == "fail"
 
     def _place_of(self, condition: Condition, job: Job, problem: str) -> str:
@@ -161,7 +161,7 @@ class Conditions:
         return language_of(self._state.workflow_of(job.scope)).code(self._values)
 
     def _holds(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
-        """Do a condition and all its `besides` hold? And what is wrong with them?
+        """Return whether a condition and all its `besides` hold, and the problem if one can't be evaluated.
 
         Raises ValueRefused if an output that they need is lost: nothing is known then.
         """

@@ -207,7 +207,7 @@ class Values:
         return redact(text, self._secrets)
 
     def _frame_values(self, name: str, job: Job) -> dict[str, Any]:
-        """The captured values of the nearest scope that has this name, or the item that its map calls so."""
+        """The captured values of the nearest scope that has this name, or the item if its map gives items this name."""
         for frame in frames(self.state, job):
             if name in frame.values:
                 return frame.values
@@ -351,7 +351,7 @@ class Values:
             # A later epoch has dropped the jobs of the fallback.
             return self.texts.last(job.output_job, "out") if other is None else self.output(other)
         if job.accepted == "judged":
-            # The judge gave one value, and every name that the step captures has it.
+            # The judge gave one value: every name that the step captures gets it.
             name = step.capture[0].name if step.capture else step.name
             return self.state.frame_of(job.scope).values.get(name, "")
         captured = self._captures_of(job)
@@ -369,6 +369,6 @@ class Values:
         named = next(step for step in (*workflow.steps, workflow.end) if step.name == action.result)
         if len(named.capture) == 1:
             return captured.get(named.capture[0].name, "")
-        # A run that took the step over has the output of its result under the step's own number.
+        # In a run that took the step over, the output of the result is stored under the step's own number.
         number = job.output_job or (job.id if job.cached else 0)
         return self.texts.last(number, "out") if number else ""

@@ -1,1 +1,1 @@
-"""What the results of a step depend on: the contents of files, and variables of the environment."""
+"""Fingerprints: the file contents and environment variables that the results of a step depend on."""

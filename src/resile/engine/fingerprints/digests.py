@@ -1,10 +1,10 @@
-"""The SHA-256 of files and folders; those of files that have not changed since come from a cache.
+"""Computes the SHA-256 of files and folders; a cache has the digests of unchanged files.
 
     Digests(folder).of(paths) --stat--> known under this size, times and inode? --no--> read and hash the file
 
-The cache is a database file of its own, which may be deleted at any time: one row for each folder, with the files in
-it that are known. A file is known by its size, the times of its last change in nanoseconds and its inode. A file that
-changed a moment ago is not cached: it may change once more within what its file system takes for the same moment.
+The cache is a database file of its own, which may be deleted at any time. It has one row for each folder, with the
+digests of its files. A file is unchanged if its size, its inode and the times of its last change in nanoseconds are the
+same. A file that changed a moment ago is not cached: it may change again within one tick of its file system's clock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS digests (folder BLOB PRIMARY KEY, files BLO
 # How a file looks without reading it: inode, size, and the times of its last change.
 Look = tuple[int, int, int, int]
 _LOOK = struct.Struct("<Qqqq")
-# By name: how a file looked when it was hashed, then its digest; in one text of bytes, which is read the fastest.
+# By name, in one byte string, which is the fastest to read: how a file looked when it was hashed, then its digest.
 Known = dict[str, bytes]
 
 
@@ -124,7 +124,7 @@ class Digests:
             self._use(write)
 
     def _use(self, act: Callable[[sqlite3.Connection], None]) -> None:
-        """Use the database; one that is damaged is deleted, and one that can't be used is done without."""
+        """Use the cache. Delete the database if it is damaged; do without the cache if it can't be used."""
         import sqlite3
 
         try:
@@ -132,7 +132,7 @@ class Digests:
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             db = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
-                # No digest is worth waiting for the disk.
+                # A lost digest can be computed again, so never wait for the disk.
                 db.execute("PRAGMA synchronous = OFF")
                 act(db)
             finally:
@@ -191,7 +191,7 @@ def _digest_of_folder(folder: str, files: Sequence[str], digests: dict[str, str]
 
 
 def look_of(path: str) -> Look | tuple[tuple[str, Look | None], ...] | None:
-    """How a file looks without reading it, or a folder with all files in it; None where there is none."""
+    """How a file, or a folder with all its files, looks without reading it; None if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:

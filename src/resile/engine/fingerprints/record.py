@@ -3,8 +3,9 @@
     launch   Recorder.begin: how the files look that the attempt reads
     end      Recorder.end: their digests, beside the loop; a file that looks otherwise by then changed meanwhile
 
-The command itself is not recorded: the log has the definition and the inputs. Of variables that texts name only a hash
-is, with secrets redacted first, so that a new token is no change and a hash gives none away.
+The command itself is not recorded: the log has the definition and the inputs. Of the variables that texts name, the
+fingerprint has only a hash, made after secrets are redacted. So a new token is no change, and the hash reveals no
+secret.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ValueFinder(Protocol):
 
 
 class Launcher(Protocol):
-    """What launches attempts, and knows the values and folders of their jobs."""
+    """The part of the engine that launches attempts, as the recorder sees it."""
 
     state: State
 
@@ -63,15 +64,15 @@ class Recorder:
         self._looks: dict[tuple[int, int], dict[str, Any]] = {}
 
     def begin(self, job: Job, attempt: int, step: Step) -> None:
-        """Look at the files that an attempt reads, which is about to start."""
+        """Note how the files look that an attempt will read; called before it starts."""
         self._looks[job.id, attempt] = {path: look_of(path) for path in self._reads(job, step)}
 
     def forget(self, job: int, attempt: int) -> None:
-        """An attempt never starts, or failed."""
+        """Forget an attempt that failed or never starts."""
         self._looks.pop((job, attempt), None)
 
     def end(self, job: Job, attempt: int, step: Step, env: Mapping[str, str], hidden: Hidden) -> Fingerprint | None:
-        """The fingerprint of an attempt that succeeded; None where its definition says it all."""
+        """The fingerprint of an attempt that succeeded; None if its results depend on its definition alone."""
         before = self._looks.pop((job.id, attempt), None)
         visible = self._performer.values.of(job)
         outputs: tuple[str, ...] = ()
@@ -79,7 +80,7 @@ class Recorder:
             directory = self._performer.directory_of(job, step)
             outputs = tuple(os.path.abspath(os.path.join(directory, render_text(one, visible))) for one in step.outputs)
         variables = variables_in(step, self._performer.state.workflow_of(job.scope).env)
-        # Another engine launched the attempt: whether its files have changed since is unknown.
+        # If another engine launched the attempt, its files may have changed since: mark all of them as changing.
         reads = dict.fromkeys(self._reads(job, step), CHANGING) if before is None else {}
         if before:
             with waiting():
@@ -103,7 +104,7 @@ def paths_read(step: Step, render: Callable[[str], str], folder: str, directory:
         case Python(file=file) | Query(file=file) if file:
             found.append(os.path.join(folder, render(file)))
         case FanOut(source=source) if source.path:
-            # It is looked for in both places.
+            # The program looks for the file in both folders.
             found += (os.path.join(place, render(source.path)) for place in (folder, directory))
     return list(dict.fromkeys(map(os.path.abspath, found)))
 

@@ -1,4 +1,4 @@
-"""What a rerun of a failed fan-out runs: the items that did not succeed, and their stored scopes, in which they go on.
+"""Finds the items that a rerun of a failed fan-out runs: those that failed, with the stored scopes in which they go on.
 
     dead letters of the fan-out                           \
     items in the log, without those whose jobs succeeded   } --> items file --read_kept_items--> Items and their scopes

@@ -4,9 +4,8 @@
                                       |
                                       +-- an attempt ended --> a record in the epoch's file (series.py)
 
-Only attempts of this machine are watched: the pid of another is that of some other process here. The agents of nodes
-sample their own. The thread ends by itself when nothing has run for a
-while, and with its engine.
+The monitor samples only attempts of this machine, because a pid of another machine is some other process here. The
+agents of nodes sample their own. The thread ends by itself when nothing has run for a while, and with its engine.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Monitor:
     """Samples the attempts of one run that its notes say are running; `sampled` is set after each time."""
 
     def __init__(self, folder: str, interval_seconds: float, is_here: Callable[[int, int], bool]) -> None:
-        """`is_here` says of a job's attempt that runs whether it does so on this machine."""
+        """`is_here` says whether a job's running attempt runs on this machine."""
         self._folder = folder
         self._interval = interval_seconds
         self._is_here = is_here

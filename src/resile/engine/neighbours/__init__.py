@@ -1,1 +1,1 @@
-"""What other processes have to do with the engine of a run: its lease, and their requests."""
+"""The lease that keeps other processes from driving a run, and their requests to its engine."""

@@ -45,7 +45,7 @@ def answer_request(state: State, request: Request, now: float) -> tuple[Event | 
 
 
 def _judge(state: State, request: Request, now: float) -> tuple[Event | None, Result]:
-    """A judgement counts if its failure is still parked, so that of two judges one wins."""
+    """A judgement counts only if its failure is still parked, so that only one of two judges wins."""
     try:
         event = msgspec.convert({**request.body, "at": now}, Judged)
     except msgspec.ValidationError as error:
@@ -62,7 +62,8 @@ def _judge(state: State, request: Request, now: float) -> tuple[Event | None, Re
 def retry_job(state: State, request: Request, now: float, *, offline: bool = False) -> tuple[Event | None, Result]:
     """Run a job again: refused in another epoch, in a status that has nothing to retry, and after enough attempts.
 
-    The body names the `job`, the `epoch` and `attempts_max`. Each retry sees those before it, so of many one wins.
+    The body names the `job`, the `epoch` and `attempts_max`. Each retry sees the changes of earlier ones, so only one
+    of many wins.
     """
     body = request.body
     number = int(body.get("job", 0))
