@@ -66,16 +66,16 @@ class AttemptRow(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class SignatureHistory(Struct, frozen=True, gc=False):
-    """How many attempts failed with one signature, and of how many a later attempt of the same job passed."""
+    """How many attempts failed with one signature, and how many of their jobs passed on a later attempt."""
 
     cases: int = 0
     passed: int = 0
 
 
 class RunRow(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """A run as the surfaces see it; `summary` is the part of its JSON document that is not in the job rows.
+    """A run as the surfaces see it; `summary` is the part of its JSON document that the job rows lack.
 
-    `key` is its caller's name for it, which no other run has; most runs have none.
+    `key` is a unique name that the caller gave to the run; most runs have none.
     """
 
     id: int
@@ -95,7 +95,7 @@ class RunRow(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
 
 class LetterRow(Struct, frozen=True, gc=False):
-    """A dead letter as the surfaces see it; `signature` is the last failure's, or the reason where nothing failed.
+    """A dead letter as the surfaces see it; `signature` is that of the last failure, or the reason if nothing failed.
 
     `name` is the unique name of its fan-out in the run, `map` that name without item indexes.
     """
@@ -123,12 +123,12 @@ class LetterRow(Struct, frozen=True, gc=False):
 
     @property
     def correlation_id(self) -> str:
-        """A name of the item that is the same in every drive of its run, for correlating traces."""
+        """A name of the item that stays the same in every epoch of its run, to correlate traces."""
         return f"{self.run}:{self.item_id}"
 
 
 def row_of_letter(run: int, letter: DeadLetter, before: LetterRow | None = None) -> LetterRow:
-    """The row of a dead letter, for every store; if the same item had left a letter `before`, its history comes first.
+    """Make the row of a dead letter, for every store; the history of the item's earlier letter, `before`, comes first.
 
     An item is eligible for redrive unless its last attempt was lost: its steps may take the machine down, so a user
     should look at it first.
@@ -176,12 +176,12 @@ class Snapshot(Struct, frozen=True, gc=False):
 
 
 class Batch(Struct, gc=False):
-    """The rows that one group commit writes for one run; later rows of one key replace earlier ones.
+    """The rows that one group commit writes for one run; a later row replaces an earlier one with the same key.
 
-    `token` is the lease's: the store refuses a batch of an engine that lost its lease. `answered` are the requests that
-    became events here, with their results: they are finished only when the events are durable. `letters` are kept (a
-    later one of the same item replaces an earlier) or dropped, each item once. `scopes` are kept for the redrive of
-    letters inside them.
+    `token` is that of the lease: the store refuses a batch of an engine that lost its lease. `answered` are the
+    requests that became events here, with their results: they are finished only when the events are durable. `letters`
+    are kept (a later one of the same item replaces an earlier) or dropped, each item once. `scopes` are kept for the
+    redrive of letters inside them.
     """
 
     run: int
@@ -197,13 +197,13 @@ class Batch(Struct, gc=False):
 
 
 def output_of(batches: Iterable[Batch]) -> list[LogRange]:
-    """Where the output of the attempts in these batches is; attempts without output have none."""
+    """The places of the output of all attempts in these batches that have output."""
     logs = (row.log for batch in batches for row in batch.attempts.values())
     return [log for log in logs if log is not None and (log.out_length or log.err_length)]
 
 
 class Lease(Struct, frozen=True, gc=False):
-    """The process that drives a run. Another may take over when the holder is dead or the lease has expired.
+    """The process that drives a run. Another process may take over when the holder is dead or the lease has expired.
 
     `boot` names one boot of one machine and its pid namespace: only there can the process `pid` be looked up.
     `pid_started` tells the holder from a later process with the same number. On the same boot the lease expires at
@@ -242,8 +242,8 @@ class Writer(Protocol):
     Many runs may share a writer, each with a `share` that has tickets and an error of its own: a lost lease stops that
     share only, an error of the database all of them.
 
-    Before each transaction the writer has `sync_output` flush the output of the attempts in it: so the log never speaks
-    of output that is not on disk. It tells `note_commit` how many seconds a transaction took, in its own thread.
+    Before each transaction the writer calls `sync_output` to flush the output of its attempts, so that the log never
+    mentions output that is not on disk. Its thread passes the seconds of each transaction to `note_commit`.
     """
 
     sync_output: Callable[[list[LogRange]], None] | None
@@ -260,7 +260,7 @@ class Writer(Protocol):
         """The highest ticket that is on disk; raises the StoreError that stopped the writer."""
 
     def fileno(self) -> int:
-        """Readable when `durable` has advanced or the writer has stopped, until `durable` is called."""
+        """A descriptor that is readable when `durable` has advanced or the writer has stopped; `durable` resets it."""
 
     def flush(self) -> None:
         """Wait until everything submitted is on disk; raises like `durable`."""
@@ -283,10 +283,10 @@ class Bell(Protocol):
 
     @property
     def live(self) -> bool:
-        """Will it ring?"""
+        """Will the bell ring?"""
 
     def fileno(self) -> int:
-        """Readable once it has rung, until `clear`."""
+        """A descriptor that is readable from a ring until `clear`."""
 
     def clear(self) -> None:
         """Wait for the next ring."""
@@ -301,14 +301,15 @@ class Store(Protocol):
     path: str
 
     def identity(self, run: int | None = None) -> str:
-        """The random name of this database, 16 hex digits; or the name that it had when this run was made.
+        """The random name of this database, 16 hex digits; with a run, the name at the time when that run was made.
 
         It is empty for runs of a version that gave no names.
         """
 
     def renew_identity(self, run: int) -> str:
-        """Rename this database from this run on, because its copy or its original has used the present name for a run
-        of this number; return the new name.
+        """Rename this database from this run on; return the new name.
+
+        Its copy or its original has used the present name for a run with the same number.
         """
 
     def create_run(
@@ -323,7 +324,7 @@ class Store(Protocol):
     def import_run(self, source: Store, run: int) -> None:
         """Add a run of another store, with its number, in one transaction; raises StoreError if that number is taken.
 
-        `identity` of this run is then the name of the other database: its folders and its launcher have it.
+        From then on `identity` of this run is the name of the other database, which its folders and its launcher use.
         """
 
     def definition(self, content_hash: str) -> bytes:
@@ -345,7 +346,7 @@ class Store(Protocol):
         """The canonical events with a seq above `after`, in order, as a stream."""
 
     def reading(self) -> AbstractContextManager[object]:
-        """A context in which all reads see one snapshot of the database, whatever is written meanwhile."""
+        """A context in which all reads see one snapshot of the database, without later commits."""
 
     def runs(self, limit: int = 100, before: int | None = None) -> list[RunRow]:
         """The newest runs first; with `before` those whose id is lower."""
@@ -366,7 +367,7 @@ class Store(Protocol):
         """The attempts of a run (or of one job) by job, epoch and number, as a stream."""
 
     def signature_history(self, signature: str) -> SignatureHistory:
-        """What became of the failures with this signature, in all runs; reads every attempt."""
+        """How many failures in all runs have this signature, and how many passed later; reads every attempt."""
 
     def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
         """The dead letters of a run (or of one fan-out) with an index above this, by name and index, streamed."""
@@ -378,7 +379,7 @@ class Store(Protocol):
         """The number of dead letters of each fan-out of a run that has any, by name and job."""
 
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
-        """A closed scope that had dead letters inside, or that failed; it is kept as long as its run."""
+        """A closed scope that had dead letters inside, or that failed; the store keeps it as long as its run."""
 
     def kept_scopes(self, run: int) -> Iterator[KeptScope]:
         """All closed scopes of a run that had dead letters inside, as a stream."""
@@ -402,9 +403,10 @@ class Store(Protocol):
         """How many bytes the database has on disk."""
 
     def compact(self, now: float) -> str:
-        """Give the space of deleted runs back to the system; return why not, where that is not possible now.
+        """Give the space of deleted runs back to the system; if that is not possible now, return why.
 
-        Nothing happens while an engine drives a run, because it would have to wait; `now` counts from the boot.
+        While an engine drives a run this does nothing, because the engine would have to wait. `now` counts from the
+        boot.
         """
 
     def writer(self) -> Writer:
@@ -420,7 +422,7 @@ class Store(Protocol):
         """Release the lease."""
 
     def lease(self, run: int, now: float) -> Lease | None:
-        """The current lease of a run; None where it is free, also because its holder on this machine is dead."""
+        """The current lease of a run; None if there is none, or if its holder on this machine is dead."""
 
     def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
         """Leave a request for the engine of a run; return its id. A run that servers drive is due with it."""
@@ -429,19 +431,19 @@ class Store(Protocol):
         """Requests that no batch has answered yet, with an id above `after`, oldest first; run 0 is all runs."""
 
     def result(self, request: int) -> dict[str, Any] | None:
-        """What became of a request; None while it waits, and where the engine gave no result."""
+        """The result of a request; None while it waits, or if the engine gave no result."""
 
     def bell(self, run: int) -> Bell | None:
         """A bell for the requests of this run, which the caller closes; run 0 is all runs.
 
-        None where requests are found by polling.
+        None if the store finds requests only by polling.
         """
 
     def has_changed(self) -> bool:
         """Has anything been committed since the last call? True on the first call; cheap enough to call often."""
 
     def find_damage(self) -> list[str]:
-        """What is wrong with the database itself, a sentence for each finding; reads all of it."""
+        """The problems of the database itself, a sentence for each; reads the whole database."""
 
     def accept_damage(self) -> None:
         """Take a database that lost events as it is from now on; steps whose outcome is lost may run again."""

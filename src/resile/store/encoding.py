@@ -34,7 +34,7 @@ LETTER = (
 REQUEST = "id, run, at, kind, body"
 LEASE = "run, token, host, boot, pid, pid_started, since, expires_at, expires_boot_seconds, number"
 
-# Beside the notes of a run as a whole.
+# Announced besides the notes of a run as a whole.
 _ANNOUNCED = frozenset(("step_parked", "step_judged"))
 
 _encode = msgspec.json.Encoder().encode
@@ -93,7 +93,7 @@ def attempt_values(run: int, attempts: Iterable[AttemptRow]) -> list[Value]:
 
 
 def signature_history(mark: str) -> str:
-    """The statement that counts attempts whose failure has a signature, and those that a later attempt made good.
+    """The statement that counts the attempts that failed with a signature, and those of them whose job passed later.
 
     Its parameter, written as `mark`, is the pattern of `signature_pattern`.
     """

@@ -37,7 +37,7 @@ class GroupCommit(Progress):
         self.place = place
         self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._submitted = 0
-        # Of all shares together: how many batches were queued, and how many the thread is done with.
+        # The number of batches of all shares that were queued, and the number that the thread has finished.
         self._queued = self._handled = 0
         self.closed = False
         # Released when the writer thread has ended.
@@ -49,7 +49,7 @@ class GroupCommit(Progress):
     def commit(self, batches: list[Batch]) -> dict[int, StoreError]:
         """Write some batches in one transaction, or raise StoreError; called by one thread at a time.
 
-        Returns why batches were left out, by their index: those of engines that lost their lease.
+        Leaves out the batches of engines that lost their lease; returns the reasons by the index of the batch.
         """
 
     @abstractmethod

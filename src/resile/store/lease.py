@@ -1,4 +1,4 @@
-"""Which process drives a run, and whether it is still alive. Shared by all stores.
+"""Tells which process drives a run, and whether it is still alive. Shared by all stores.
 
     free      no lease, an expired one, one of another boot of this machine, or its holder ran on this boot and is dead
     held      anything else: a process that can't be looked up from here counts as alive until the lease expires
@@ -45,7 +45,8 @@ def take(
         since=wall,
         expires_at=wall + seconds,
         expires_boot_seconds=now + seconds,
-        # The time, unless that was set back: so the numbers go on in a database that was restored from a copy.
+        # The time makes the number rise even in a database that was restored from a copy; `last + 1` helps if the clock
+        # was set back.
         number=max(last + 1, time.time_ns() // 1000),
     )
 
@@ -69,16 +70,16 @@ def is_free(lease: Lease | None, now: float, wall: float | None = None) -> bool:
 
 
 def check_holder(run: int, holder: Lease | None, token: str) -> None:
-    """Refuse to write for an engine whose lease, with this token, is no longer the present one."""
+    """Refuse an engine whose lease, which has this token, is no longer the present one."""
     if holder is None or holder.token != token:
         by = f"; process {holder.pid} on {holder.host} drives it now" if holder else ""
         raise LeaseHeld("lease-lost", f"this engine no longer drives run {run}{by}", hint=f"see `resile status {run}`")
 
 
 def _is_gone(lease: Lease) -> bool:
-    """Is the holder known to be dead? Only for a process of this boot and pid namespace can that be known."""
+    """Is the holder surely dead? That can be known only of a process in this boot and pid namespace."""
     if lease.pid == os.getpid() and lease.pid_started == _own_start_ticks(lease.pid):
-        # Most leases that a server looks at are its own.
+        # A shortcut, because most leases that a server checks are its own.
         return False
     if not lease.boot or lease.host != os.uname().nodename or lease.boot != _boot():
         return False
@@ -91,7 +92,7 @@ def _own_start_ticks(pid: int) -> str:
 
 
 def own_process() -> tuple[str, int, str]:
-    """How the leases of this process name it: its boot, its number and its start."""
+    """The boot, the number and the start of this process, as its leases name it."""
     pid = os.getpid()
     return _boot(), pid, _own_start_ticks(pid)
 
@@ -103,7 +104,7 @@ def _boot() -> str:
 
 @cache
 def _boot_of(_pid: int) -> str:
-    """As `_boot`: a process keeps its namespace, and one that it forks has another number."""
+    """`_boot`, cached for a process number: a process keeps its namespace, and a forked process has another number."""
     try:
         return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:

@@ -1,4 +1,4 @@
-"""The store in memory, with fault injection: for simulation and tests.
+"""A store in memory, with fault injection, for simulation and tests.
 
     MemoryDatabase   the content of the disk; outlives the stores that are opened on it
     MemoryStore      one opening of it, as a process would have
@@ -94,7 +94,7 @@ class MemoryDatabase:
         self.names = {1: os.urandom(8).hex()}
 
     def commit(self, batches: Sequence[Batch]) -> dict[int, StoreError]:
-        """Write some batches; return why those are left out, by index, whose engines lost their lease."""
+        """Write some batches; leave out those of engines that lost their lease, and return the reasons by index."""
         refused: dict[int, StoreError] = {}
         with self.lock:
             self.faults.before("commit")

@@ -23,7 +23,10 @@ _MEMORY = ("memory:", ":memory:")
 
 
 def open_store(url_or_path: str | None = None, *, readonly: bool = False, verify: bool = True) -> SharedStore:
-    """Open the store that the caller named, or the user's default store; without `verify` even if it lost events."""
+    """Open the store that the caller named, or the user's default store.
+
+    Without `verify`, open it even if it lost events.
+    """
     address = _postgres(url_or_path)
     if address is not None:
         from resile.store.postgres.store import PostgresStore
@@ -62,8 +65,8 @@ def database_file(url_or_path: str | None = None) -> str | None:
 def default_output(url_or_path: str | None = None) -> str:
     """The folder for the output of steps: $RESILE_OUTPUT_DIR, else `output` beside the store.
 
-    A PostgreSQL database has no place on this machine: its folder is in the user's state folder, and has the name of
-    the database, which is made for this where it does not exist.
+    A PostgreSQL database has no folder on this machine, so its output goes into the user's state folder, below the name
+    of the database. If the database does not exist yet, this creates it, because only then it has a name.
     """
     given = os.environ.get("RESILE_OUTPUT_DIR")
     if given:
@@ -123,7 +126,7 @@ def default_path() -> str:
 def _refuse_shared_state(folder: str, *, create: bool) -> None:
     """Refuse a state folder that belongs to another user, or that others can write.
 
-    The folder of a database that the caller names is not judged.
+    The folder of a database that the caller names is not checked.
     """
     from resile.model.folders import claim_folder, refuse_shared
 

@@ -1,6 +1,6 @@
-"""How far batches are durable: a ticket number and an error; for a writer also a descriptor that engines poll.
+"""Tells how far batches are durable: by a ticket number and an error, and for a writer by a descriptor to poll.
 
-Tickets    what every part of a writer counts
+Tickets what every part of a writer counts
 Progress   a writer of its own, with the descriptor
 Share      the part of one run in a writer that many runs share: an error of one stops no other
 """
@@ -31,7 +31,7 @@ class Tickets:
         self._durable = 0
 
     def flush_output(self, logs: list[LogRange]) -> None:
-        """Have the output flushed that the next transaction speaks of; raises StoreError."""
+        """Flush the output that the next transaction mentions; raises StoreError."""
         if not logs or self.sync_output is None:
             return
         try:
@@ -69,7 +69,7 @@ class Progress(Tickets):
 
     @abstractmethod
     def put(self, batch: Batch, tickets: Tickets, *, at_once: bool) -> None:
-        """Queue a batch of which these tickets count; see `submit` of the contract."""
+        """Queue a batch whose progress these tickets count; see `submit` of the contract."""
 
     @abstractmethod
     def flush(self) -> None:
@@ -89,7 +89,7 @@ class Progress(Tickets):
     def durable(self) -> int:
         # Clear the signal before reading the number: a commit in between sets it again for the next call.
         if self._notified:
-            # Only then: reading a descriptor that is not readable would release the GIL for nothing.
+            # Read it only then, because reading a descriptor that is not readable would release the GIL for nothing.
             self._notified = False
             with suppress(BlockingIOError):
                 os.eventfd_read(self._signal)
@@ -165,9 +165,9 @@ class Share(Tickets):
 
 
 def flush_outputs(tasks: list[tuple[Batch, Tickets]]) -> list[tuple[Batch, Tickets]]:
-    """Flush the output of the attempts in these batches; leave out those of a run whose output can't be kept.
+    """Flush the output of the attempts in these batches; leave out the batches of a run whose output can't be kept.
 
-    Raises StoreError where that is the run of the whole writer.
+    Raises StoreError if the writer is that run's own.
     """
     by_tickets: dict[Tickets, list[Batch]] = {}
     for batch, tickets in tasks:

@@ -1,4 +1,4 @@
-"""The contract of the tables that servers share: which runs they drive, what they told clients, who may call them.
+"""The contract of the tables that servers share: the runs to drive, answers to clients, tokens, and claims of workers.
 
     submissions      runs that servers drive, and when each wants to be driven again
     announcements    starts, ends and parked failures of all runs, in one order
@@ -21,7 +21,7 @@ from resile.core.actions import Note
 from resile.store.contract import Lease, Store
 
 CALL_SECONDS_MAX = 24 * 3600.0
-# So long a call counts as at work after its server was heard of; on the server's machine until its process is gone.
+# A call counts as at work for this long after its server renewed it; on the server's machine until its process is gone.
 CALL_LEASE_SECONDS = 15.0
 
 
@@ -38,7 +38,7 @@ class Submission(Struct, frozen=True, gc=False):
 
 
 class Announcement(Struct, frozen=True, gc=False):
-    """An event that everybody who watches all runs hears of; positions rise over all runs."""
+    """An event that all clients get that watch all runs; positions rise over all runs."""
 
     position: int
     run: int
@@ -56,10 +56,10 @@ class Token(Struct, frozen=True, gc=False):
 
 
 class Call(Struct, frozen=True, gc=False):
-    """A call that had this idempotency key, since `at`: the digest of what was asked, and the answer.
+    """The call that has an idempotency key since `at`: the digest of its request; its answer, None while at work.
 
-    None while it is at work. If the server that was at work on it is gone, or could not answer, it `is_orphaned`: then
-    the caller has the key from now on, if it asks for the same; what the call did before may have to be found.
+    If the server that carried it out is gone, or could not answer, the call `is_orphaned`: then the key passes to the
+    process that asks, if its request is the same. That process may have to find out what the first one did.
     """
 
     digest: str
@@ -97,10 +97,10 @@ class ServerTables(Protocol):
     """The tables of one store; each method is one transaction."""
 
     def enqueue(self, run: int, at: float, priority: int | None = None) -> None:
-        """Let servers drive a run from `at` on, or earlier if it is due earlier; None keeps its priority."""
+        """Let servers drive a run from `at` on, or earlier if it is due earlier; None keeps the run's priority."""
 
     def submission(self, run: int) -> Submission | None:
-        """How servers drive a run; None where they do not."""
+        """The submission of a run; None if servers do not drive it."""
 
     def due_runs(self, at: float, now: float, limit: int = 100) -> list[Submission]:
         """Runs that are due at `at` (since 1970) and that no engine drives (by `now`, since the boot).
@@ -109,25 +109,25 @@ class ServerTables(Protocol):
         """
 
     def take_due(self, at: float, now: float, seconds: float, limit: int) -> list[tuple[Submission, Lease]]:
-        """Acquire the leases of due runs, in one transaction; those that another process takes first are left out."""
+        """Acquire the leases of due runs, in one transaction; leave out runs that another process takes first."""
 
     def next_due(self) -> float | None:
         """When the next run is due; a run that is being driven counts as well."""
 
     def hand_back(self, lease: Lease, due_at: float | None) -> None:
-        """Release the lease of a run that only waits; it is due then, or at once if a request for it waits."""
+        """Release the lease of a run that only waits; it is due at this time, or at once if a request for it waits."""
 
     def dequeue(self, lease: Lease) -> None:
         """Release the lease of a run that has ended; servers drive it again after another `enqueue`.
 
-        If a request for it waits, it is due at once instead.
+        If a request for it waits, the run is due at once.
         """
 
     def release_all(self, ended: Sequence[Lease], waiting: Sequence[tuple[Lease, float | None]]) -> None:
         """`dequeue` and `hand_back` for many runs, in one transaction; leases that are lost are left as they are."""
 
     def renew_leases(self, leases: Sequence[Lease], now: float, seconds: float) -> list[Lease]:
-        """Extend these leases; return those that are lost, because another engine has taken over."""
+        """Extend these leases; return the lost ones, whose runs another engine has taken over."""
 
     def census(self, at: float) -> Census:
         """Count what there is at this time (since 1970)."""
@@ -145,7 +145,7 @@ class ServerTables(Protocol):
         """All tokens by name, expired ones too."""
 
     def add_token(self, token: Token) -> None:
-        """Keep a token; raises StoreError if there is one of this name."""
+        """Store a token; raises StoreError if a token has this name already."""
 
     def revoke_token(self, name: str) -> bool:
         """Remove a token; False where there was none."""
@@ -153,14 +153,15 @@ class ServerTables(Protocol):
     def begin_call(self, key: str, digest: str, at: float, now: float) -> Call | None:
         """Reserve an idempotency key for this call, or return the call that has it; keys last a day.
 
-        `at` is since 1970, `now` since the boot. The key is this process's until it is free or `renew_call` comes late.
+        `at` is since 1970, `now` since the boot. This process holds the key until it frees it or calls `renew_call` too
+        late.
         """
 
     def renew_call(self, key: str, now: float) -> None:
-        """This process is still at work on the call with this key."""
+        """Note that this process is still at work on the call with this key."""
 
     def release_call(self, key: str) -> None:
-        """Let another carry out the call with this key, which has no answer; it may have done something."""
+        """Let another process carry out the call with this key, which has no answer but may have done something."""
 
     def request_of_call(self, run: int, call: str) -> int | None:
         """The number of the request to a run that has this `call` in its body."""
@@ -172,7 +173,7 @@ class ServerTables(Protocol):
         """Free a key whose call did nothing."""
 
     def add_claims(self, claims: Sequence[Claim]) -> None:
-        """Keep which worker has which attempts; a later claim of an attempt replaces an earlier one."""
+        """Store the claims of workers; a later claim of an attempt replaces an earlier one."""
 
     def claims(self, run: int | None = None, worker: str | None = None) -> list[Claim]:
         """All claims, or those of a run or a worker, in the order of their keys."""

@@ -1,8 +1,8 @@
 """The address of a PostgreSQL store: `postgresql://[user[:password]@]host[:port]/database[?schema=NAME&…]`.
 
-All that psycopg understands may be in it (`sslmode`, `host=/folder/of/the/socket`, …), besides `schema`, which is ours.
-What an address leaves out comes from the variables and files of PostgreSQL itself, such as PGPASSWORD and ~/.pgpass.
-A password is never shown.
+It may have all parameters that psycopg knows (`sslmode`, `host=/folder/of/the/socket`, …), and `schema`, which is ours.
+Missing parts come from the variables and files of PostgreSQL itself, such as PGPASSWORD and ~/.pgpass. No message shows
+a password.
 """
 
 from __future__ import annotations
@@ -45,6 +45,6 @@ def parse(url: str) -> Address:
 
 
 def wrong_address(why: str) -> StoreError:
-    """The error for an address that is none; `why` shows nothing of it, because it may have a password in it."""
+    """The error for a malformed address; `why` quotes no part of the address, because it may contain a password."""
     hint = "write it as postgresql://USER@HOST:PORT/DATABASE?schema=NAME"
     return StoreError("store-address", f"the address of the PostgreSQL store is wrong: {why}", hint=hint)

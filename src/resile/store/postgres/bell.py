@@ -1,7 +1,7 @@
 """Wakes engines and hosts that wait for requests: LISTEN and NOTIFY.
 
 A request rings, and so does a run whose row changes; ordinary commits do not, because PostgreSQL writes commits that
-notify one after the other. A thread listens and passes the ring on to a descriptor. While its connection is lost, the
+notify one after the other. A thread listens and passes the ring on to a descriptor. While the connection is lost, the
 bell is not `live` and its owner polls; the thread connects again with growing pauses.
 """
 

@@ -1,7 +1,7 @@
 """Deletes a run from a PostgreSQL store, and frees the space of deleted runs.
 
-`VACUUM` lets later rows have the space, and gives back what is free at the end of a table. `VACUUM FULL` would give
-back all, but lock every table meanwhile, which other machines may use.
+`VACUUM` makes the space free for later rows, and returns the free space at the end of a table. `VACUUM FULL` would
+return all free space, but lock every table meanwhile, which other machines may use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from resile.store import lease as leases
 from resile.store.postgres import rows
 from resile.store.postgres.session import NOW, STATEMENT_SECONDS_MAX, Connection, value_of
 
-# All that have rows of a run; those with a foreign key to `runs` come last.
+# All tables with rows of a run; those with a foreign key to `runs` come last.
 TABLES = (
     "log",
     "jobs",
@@ -37,7 +37,7 @@ _SIZES = {
 
 
 def delete_run(db: Connection, run: int) -> None:
-    """Delete the rows of a run, and its definition if no other run and no compiled file has it; in a transaction."""
+    """Delete the rows of a run, and its definition if no other run or compiled file uses it; in a transaction."""
     for table in TABLES:
         db.execute(f"DELETE FROM {table} WHERE run = %s", (run,))
     gone = db.execute("DELETE FROM runs WHERE id = %s RETURNING definition", (run,))
@@ -45,7 +45,7 @@ def delete_run(db: Connection, run: int) -> None:
 
 
 def delete_unused(db: Connection, definitions: list[Any]) -> None:
-    """Delete those of the definitions that no run and no compiled file has."""
+    """Delete the given definitions that no run and no compiled file uses."""
     sql = "DELETE FROM definitions WHERE hash = ANY(%s)"
     for table in ("runs", "compiled"):
         sql += f" AND NOT EXISTS (SELECT 1 FROM {table} WHERE definition = hash)"
@@ -66,7 +66,7 @@ def size_bytes(db: Connection) -> int:
 
 
 def compact(db: Connection, now: float) -> str:
-    """Free the space of deleted rows; return why not, where it was not possible."""
+    """Free the space of deleted rows; if that was not possible, return why."""
     for *lease, wall in db.execute(f"SELECT {encoding.LEASE}, {NOW} FROM leases WHERE token IS NOT NULL ORDER BY run"):
         if not leases.is_free(rows.to_lease(lease), now, wall):
             return f"run {lease[0]} is being driven"

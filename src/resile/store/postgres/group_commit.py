@@ -42,7 +42,7 @@ class PostgresWriter(GroupCommit):
 
 
 def write(db: Connection, batches: list[Batch]) -> dict[int, StoreError]:
-    """Write batches to the tables, inside a transaction; return why those are refused that do not hold their lease."""
+    """Write batches to the tables, inside a transaction; refuse batches without their lease, and return the reasons."""
     held = {row[0]: row for row in db.execute(_LOCK_LEASES, ([batch.run for batch in batches],))}
     refused: dict[int, StoreError] = {}
     for index, batch in enumerate(batches):
@@ -78,7 +78,7 @@ def write(db: Connection, batches: list[Batch]) -> dict[int, StoreError]:
 
 
 def _join(batches: list[Batch]) -> list[Batch]:
-    """The batches by run, with those of one run in one, as far as their order does not matter."""
+    """Join the batches of each run into one, unless their order matters."""
     joined: list[Batch] = []
     for batch in sorted(batches, key=lambda one: one.run):
         last = joined[-1] if joined else None

@@ -48,7 +48,7 @@ _COPY_LOG = "COPY log (run, seq, event, notes) FROM STDIN"
 
 
 def pack(text: str) -> str:
-    """The text, or what stands for it where PostgreSQL can't hold it."""
+    """The text, or its escaped form if PostgreSQL can't hold it."""
     if text.isascii():
         if "\0" not in text and not text.startswith(MARK):
             return text
@@ -93,7 +93,7 @@ class Upsert:
             db.execute(self._sql, (to_json(rows[start : start + ROWS_PER_STATEMENT]),))
 
     def unpack(self, row: Sequence[Any]) -> list[Any]:
-        """The values of a row that was read, with its texts as they were given."""
+        """The values of a row from the database, with its texts unescaped."""
         values = list(row)
         for index in self._texts:
             if values[index] is not None:
@@ -188,8 +188,9 @@ def to_lease(row: Sequence[Any] | None) -> Lease | None:
 
 
 def announce(db: Connection, announcements: Sequence[tuple[int, str]]) -> None:
-    """Write announcements, inside a transaction. Positions become visible in their order, because only one transaction
-    at a time takes them.
+    """Write announcements, inside a transaction.
+
+    Positions become visible in order, because only one transaction at a time can take some.
     """
     db.execute("SELECT pg_advisory_xact_lock(hashtextextended('resile announcements ' || current_schema(), 0))")
     with db.cursor() as cursor:
@@ -212,7 +213,7 @@ def insert_run(db: Connection, source: Store, row: RunRow, identity: str) -> Non
     snapshot = source.latest_snapshot(run)
     if snapshot is not None:
         db.execute("INSERT INTO snapshots VALUES (%s, %s, %s, %s)", (run, *astuple(snapshot)))
-    # The name counts for this run alone: the next one has the name of this database again.
+    # The name is for this run alone: the next run has the name of this database again.
     name = "INSERT INTO identity VALUES (%s, %s) ON CONFLICT (first_run) DO"
     db.execute(f"{name} NOTHING", (run + 1, identity))
     db.execute(f"{name} UPDATE SET id = excluded.id", (run, source.identity(run)))

@@ -103,7 +103,7 @@ class PostgresServerTables:
         def release(db: Connection) -> None:
             tasks: list[tuple[Lease, tuple[str, ...], float | None]] = [(lease, _DEQUEUE, None) for lease in ended]
             tasks += [(lease, (_HAND_BACK,), due_at) for lease, due_at in waiting]
-            # In the order of their runs, as everything else that locks several leases.
+            # Locks leases in the order of their runs, like all other code that locks several.
             for lease, statements, due_at in sorted(tasks, key=lambda task: task[0].run):
                 with suppress(LeaseHeld):
                     _let_go(db, lease, statements, due_at)
@@ -156,7 +156,7 @@ class PostgresServerTables:
             sql = "INSERT INTO calls VALUES (%s, %s, %s, NULL, %s) ON CONFLICT (key) DO NOTHING"
             if db.execute(sql, (key, digest, at, holder_text(now))).rowcount:
                 return None
-            # Locked, so that of many that find an orphan one has it from then on.
+            # Locks the row, so that only one of several callers that find an orphan gets it.
             sql = "SELECT digest, answer, at, holder FROM calls WHERE key = %s FOR UPDATE"
             found, answer, since, holder = db.execute(sql, (key,)).fetchall()[0]
             call = call_of(found, None if answer is None else bytes(answer), since, holder, now)
@@ -213,7 +213,7 @@ def _let_go(db: Connection, lease: Lease, statements: Sequence[str], due_at: flo
     """Execute these statements about the submission of a run, and release its lease."""
     held = db.execute(f"{rows.SELECT_LEASE} FOR NO KEY UPDATE", (lease.run,)).fetchone()
     leases.check_holder(lease.run, rows.to_lease(held), lease.token)
-    # A request that comes meanwhile waits for this row, and makes the run due after this transaction.
+    # A request that comes now waits for this row, and makes the run due after this transaction.
     db.execute("SELECT 1 FROM submissions WHERE run = %s FOR UPDATE", (lease.run,))
     for sql in statements:
         db.execute(sql, {"run": lease.run, "due": due_at})

@@ -1,14 +1,12 @@
-"""One connection to PostgreSQL that opens itself again.
+"""One connection to PostgreSQL, which it opens again after a loss.
 
     read      one statement, or a part of a snapshot that is kept open
     write     one transaction: retried until it is known to be committed, or known not to be
 
 The server may stop and start at any time. A lost connection is opened again with growing pauses, for as long as a lease
-lasts; then the caller gets `store-unreachable`. Where the connection is lost during COMMIT, the new one asks the server
-what became of the transaction, so that nothing is written twice.
-
-A proxy that gives each transaction another connection is refused: settings, locks and notifications of a session would
-get lost in it.
+lasts; then the caller gets `store-unreachable`. If the connection is lost during COMMIT, the session asks the server
+over a new one whether the transaction was committed, so that nothing is written twice. It refuses a proxy that gives
+each transaction another connection, because settings, locks and notifications of a session would get lost.
 """
 
 from __future__ import annotations
@@ -40,11 +38,11 @@ SLOTS = 16
 # The clock of the database.
 NOW = "extract(epoch FROM clock_timestamp())::double precision"
 
-# The server goes down, or comes up; the next connection will tell.
+# The server goes down or comes up: try the next connection.
 _AWAY = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow, errors.IdleInTransactionSessionTimeout)
-# Two transactions were in each other's way: the same again succeeds.
+# Two transactions conflicted: a second try succeeds.
 _AGAIN = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation)
-# As the last statement of a transaction: it is counted, and its number is known.
+# The last statement of a transaction: it gives the transaction a number, and returns it.
 _COUNT = "UPDATE changes SET n = n + 1 WHERE slot = %s RETURNING pg_current_xact_id()::text"
 
 Connection = psycopg.Connection[TupleRow]
@@ -61,20 +59,21 @@ class Session:
         self._slot = 0
         self._away_since: float | None = None
         self._lock = RLock()
-        # The first connection is not waited for: most likely the address is wrong.
+        # Do not wait for the first connection: if it fails, most likely the address is wrong.
         try:
             self.db = self._connect()
         except psycopg.Error as error:
             raise self.explain(error) from error
 
     def read(self, ask: Callable[[Connection], T], *, wait: bool = True) -> T:
-        """Ask something that changes nothing; without `wait` a lost connection is opened again, once, or raises."""
+        """Run a query that changes nothing; without `wait`, try only once to open a lost connection again."""
         return self.repeat(ask, wait=wait)
 
     def repeat(self, work: Callable[[Connection], T], *, wait: bool = True) -> T:
         """Execute one statement, in a transaction of its own: one round trip.
 
-        After a lost connection it is executed again, although it may have been committed: then it must change nothing.
+        After a lost connection the statement is executed again, although it may have been committed: a repetition must
+        change nothing.
         """
         tries = 0
         with self._lock:
@@ -90,7 +89,7 @@ class Session:
                         raise self.explain(error) from error
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Do some work in one transaction that is committed once, whatever happens to the connection."""
+        """Do some work in one transaction that is committed exactly once, even if the connection is lost."""
         tries = 0
         with self._lock:
             while True:
@@ -139,7 +138,7 @@ class Session:
         """A new connection with the settings of this session."""
         db = connect(self.address)
         try:
-            # Before any setting: that would stay with a connection that others share.
+            # Check this before any setting, because a setting would stay with a connection that others share.
             refuse_pool(db, self.address)
             idle = READER_IDLE_SECONDS_MAX if self._readonly else WRITER_IDLE_SECONDS_MAX
             self._slot = set_up(db, self.address, idle, readonly=self._readonly) % SLOTS
@@ -153,7 +152,7 @@ class Session:
         return isinstance(error, (*_AWAY, Unreachable)) or self.db.closed
 
     def _pause(self, error: psycopg.Error, *, wait: bool = True) -> None:
-        """Wait a moment before the next connection, longer each time; raises when there is no more patience."""
+        """Wait before the next connection, longer each time; raises when the patience is over."""
         self.close()
         now = time.monotonic()
         since = self._away_since = self._away_since or now

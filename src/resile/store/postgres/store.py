@@ -3,7 +3,7 @@
     reading           while a stream is half read, or inside `reading()`, all reads see the same snapshot
     writing           short writes: a new run, leases, requests
     group_commit.py   the log and the tables of a run, on a thread and session of its own
-    bell.py           wakes an engine for which a request was left
+    bell.py           wakes an engine when a request for it is left
 
 Sessions open themselves again when the server was away (session.py). Leases expire by the clock of the database, so the
 clocks of the machines that share it may differ; on the machine of its holder by the clock that counts from its boot.
@@ -283,7 +283,7 @@ class PostgresStore:
             self._check_known(db, run)
             sql = f"SELECT {encoding.LEASE}, {NOW} FROM leases WHERE run = %s FOR UPDATE"
             *fields, wall = db.execute(sql, (run,)).fetchall()[0]
-            # The statement began before it waited for the lock, so the clock is read again.
+            # The statement may have waited for the lock since it began, so read the clock again.
             wall = max(wall, value_of(db, f"SELECT {NOW}"))
             mine = leases.take(run, now, seconds, rows.to_lease(fields), wall, last=fields[-1])
             values = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
@@ -320,7 +320,7 @@ class PostgresStore:
             self._check_known(db, run)
             sql = "INSERT INTO requests (run, at, kind, body) VALUES (%s, %s, %s, %s) RETURNING id"
             number = int(value_of(db, sql, (run, at, kind, encoding.to_json(body))))
-            # After the insert: a server that hands the run back at this moment holds the row until it has.
+            # Do this after the insert: a server that hands the run back just now holds the row until it is done.
             db.execute("UPDATE submissions SET due_at = least(due_at, %s) WHERE run = %s", (at, run))
             ring(db, run)
             return number
@@ -364,7 +364,7 @@ class PostgresStore:
         return found
 
     def accept_damage(self) -> None:
-        """PostgreSQL itself sees to it that no acknowledged commit is lost; there is nothing to accept."""
+        """Do nothing: PostgreSQL loses no acknowledged commit, so there is no damage to accept."""
 
     def close(self) -> None:
         try:
@@ -393,7 +393,7 @@ class PostgresStore:
             session.db.execute("ROLLBACK")
 
     def _all(self, convert: Callable[[Any], T], sql: str, *values: str | int) -> Iterator[T]:
-        """The rows of a query, converted, as a stream from one snapshot; a row that makes no sense is damage."""
+        """The converted rows of a query, as a stream from one snapshot; raises StoreDamaged for an unreadable row."""
         session = self._reading_session()
         name = f"stream_{next(self._names)}"
         self._enter(session)
@@ -418,7 +418,7 @@ class PostgresStore:
         return None if found is None else self._convert(convert, found)
 
     def _convert(self, convert: Callable[[Any], T], row: tuple[Any, ...]) -> T:
-        """A row, converted; one that makes no sense is damage."""
+        """Convert a row; raises StoreDamaged if that is impossible."""
         try:
             return convert(row)
         except (MsgspecError, ValueError, TypeError) as error:

@@ -29,7 +29,7 @@ CHECKPOINT_PAGES = 512
 WAL_BYTES_KEPT_MAX = 4 * 1024 * 1024
 SPACE_BYTES_MIN = 256 * 1024
 SQLITE_VERSION_MIN = (3, 51, 3)
-# Whose turn it is to write to a database, among the threads of this process.
+# For each database, the lock of the threads of this process that write to it.
 _turns: dict[str, LockType] = {}
 
 _SETTINGS = f"""
@@ -82,7 +82,8 @@ def _open_with_settings(path: str, *, readonly: bool) -> apsw.Connection:
         # Fetch all rows: some settings return one, and apsw stops at each row until it is fetched.
         db.execute(_SETTINGS).fetchall()
         if not readonly:
-            # Until the store is closed cleanly: SQLite removes the WAL by its name, which may be another's by then.
+            # Keep the WAL until the store is closed cleanly: SQLite removes it by its name, which may be another file's
+            # by then.
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             _use_wal(db)
     except BaseException:
@@ -92,7 +93,7 @@ def _open_with_settings(path: str, *, readonly: bool) -> apsw.Connection:
 
 
 def _undo_unfinished(path: str) -> None:
-    """Let SQLite undo what a process left unfinished that was killed while it made the database; a reader can't."""
+    """Let SQLite undo the changes of a process that was killed while it made the database; a reader can't do that."""
     db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
@@ -101,7 +102,10 @@ def _undo_unfinished(path: str) -> None:
 
 
 def _open(path: str) -> apsw.Connection:
-    """Open a database for reading; one that is complete without a WAL also where SQLite can't make its side files."""
+    """Open a database for reading.
+
+    If it is complete without a WAL, that works even if SQLite can't make its side files.
+    """
     flags = apsw.SQLITE_OPEN_READONLY
     if os.access(os.path.dirname(path) or ".", os.W_OK) or os.path.exists(os.path.realpath(path) + WAL):
         return apsw.Connection(path, flags=flags)
@@ -115,7 +119,7 @@ def _make(path: str) -> None:
     folder = os.path.dirname(path)
     if folder:
         make_folder(folder)
-    # Not by open and close: closing any descriptor of a file drops all locks that this process has on it.
+    # Never open and close an existing file: closing any descriptor drops all locks that this process has on it.
     with suppress(FileExistsError):
         os.mknod(path, 0o600)
 
@@ -136,8 +140,8 @@ def _use_wal(db: apsw.Connection) -> None:
 def writing(db: apsw.Connection, path: str, *, synced: bool = True) -> Iterator[None]:
     """One transaction that holds the write lock from its start: all of it is written, or nothing.
 
-    One that is not `synced` survives every kill of this process. A power cut may undo it, unless a later transaction,
-    of any process, was synced: the WAL is one sequence.
+    A transaction that is not `synced` survives every kill of this process. A power cut may undo it, unless a later
+    transaction of any process was synced, because the WAL is one sequence.
     """
     # The threads of one process wait here: SQLite would let each sleep for longer than most transactions take.
     turn = _turn_of(path)
@@ -150,7 +154,7 @@ def writing(db: apsw.Connection, path: str, *, synced: bool = True) -> Iterator[
             yield
             db.execute("COMMIT")
         except BaseException:
-            # SQLite has already rolled back by itself after some errors.
+            # After some errors SQLite has already rolled back by itself.
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise

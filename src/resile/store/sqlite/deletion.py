@@ -16,7 +16,7 @@ from resile.store import lease as leases
 from resile.store.sqlite import rows
 from resile.store.sqlite.witness import WAL
 
-# To write a large database anew for less would cost more than it gives back.
+# For less free space, rewriting a large database costs more than it gives back.
 FREE_SHARE_KEPT = 0.01
 
 _TABLES = """SELECT t.name, k."from" FROM sqlite_schema AS t, pragma_foreign_key_list(t.name) AS k
@@ -26,7 +26,7 @@ _UNUSED = """DELETE FROM definitions WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FR
 
 
 def delete_run(db: apsw.Connection, run: int) -> None:
-    """Delete the rows of a run, and its definition if no other run and no compiled file has it; in a transaction."""
+    """Delete the rows of a run, and its definition if no other run or compiled file uses it; in a transaction."""
     definition = db.execute("SELECT definition FROM runs WHERE id = ?", (run,)).get
     db.execute("DELETE FROM log WHERE place >= ? AND place < ?", (rows.place(run, 0), rows.place(run + 1, 0)))
     for table, column in db.execute(_TABLES).fetchall():
@@ -36,7 +36,7 @@ def delete_run(db: apsw.Connection, run: int) -> None:
 
 
 def delete_unused(db: apsw.Connection, definitions: list[tuple[Any, ...]]) -> None:
-    """Delete those of the definitions that no run and no compiled file has."""
+    """Delete the given definitions that no run and no compiled file uses."""
     db.executemany(_UNUSED, definitions)
 
 
@@ -61,7 +61,7 @@ def size_bytes(path: str) -> int:
 
 
 def compact(db: apsw.Connection, now: float) -> str:
-    """Give the space of deleted rows back; return why not, where it was not possible."""
+    """Give the space of deleted rows back; if that was not possible, return why."""
     if db.pragma("freelist_count") <= db.pragma("page_count") * FREE_SHARE_KEPT:
         return ""
     driven: list[Any] = db.execute("SELECT run FROM leases").fetchall()

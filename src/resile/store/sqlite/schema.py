@@ -33,7 +33,7 @@ MIGRATIONS: tuple[str, ...] = (
     "8_servers.sql",
     "9_call_holders.sql",
 )
-# The oldest version that this Resile reads as it is: what it lacks has a default.
+# The oldest version that this Resile reads without a migration: missing columns have defaults.
 READABLE = 3
 WITH_IDENTITY = 5
 WITH_SERVERS = 8
@@ -66,7 +66,7 @@ def version(db: apsw.Connection, path: str, newest: int) -> int:
 
 
 def check(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Refuse a newer database for reading, and one that is too old to be read as it is: reading must not migrate it."""
+    """Refuse to read a newer database, or one too old to be read without a migration: a reader must not migrate."""
     found = version(db, path, len(migrations))
     if found == 0:
         hint = "if it is a copy: what was written last is in the original's `-wal` file, so copy both"

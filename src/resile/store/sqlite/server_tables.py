@@ -57,7 +57,7 @@ class SqliteServerTables:
     def due_runs(self, at: float, now: float, limit: int = 100) -> list[Submission]:
         due = ", ".join(f"submissions.{name}" for name in _SUBMISSION.split(", "))
         held = ", ".join(f"leases.{name}" for name in LEASE.split(", "))
-        # What this process drives itself is left out here: a busy server drives most of what is due.
+        # Leave out the runs that this process drives itself: a busy server drives most of the due ones.
         sql = f"""SELECT {due}, {held} FROM submissions LEFT JOIN leases USING (run) WHERE due_at <= ?
             AND (leases.run IS NULL OR (leases.boot, leases.pid, leases.pid_started) != (?, ?, ?)
                 OR expires_boot_seconds <= ?)
@@ -197,7 +197,10 @@ class SqliteServerTables:
 
     @contextmanager
     def _writing(self, *, synced: bool = True) -> Iterator[apsw.Connection]:
-        """One transaction. Leases are not `synced`: after a power cut those of the boot before are free anyway."""
+        """One transaction.
+
+        Leases are not `synced`: after a power cut the leases of the earlier boot are free anyway.
+        """
         self._witness.check()
         with writing(self._db, self._witness.path, synced=synced):
             yield self._db
@@ -207,7 +210,7 @@ class SqliteServerTables:
         return [convert(row) for row in self._rows(sql, *values)]
 
     def _rows(self, sql: str, *values: str | int | float | None) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, as a stream; none where the database is of a version without these tables."""
+        """The rows of a query, as a stream; none if the database has a version without these tables."""
         self._witness.check()
         try:
             if not self._has_tables:

@@ -39,7 +39,7 @@ def insert_run(db: apsw.Connection, source: Store, row: RunRow, identity: str) -
     snapshot = source.latest_snapshot(run)
     if snapshot is not None:
         db.execute("REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (run, *astuple(snapshot)))
-    # The name counts for this run alone: the next one has the name of this database again.
+    # The name is for this run alone: the next run has the name of this database again.
     db.execute("INSERT OR IGNORE INTO identity VALUES (?, ?)", (run + 1, identity))
     db.execute("REPLACE INTO identity VALUES (?, ?)", (run, source.identity(run)))
 

@@ -1,15 +1,15 @@
-"""What is known about the file of a database from outside of it: that it is still the same file, and what it must hold.
+"""Knows facts about a database from outside of its file: that it is still the same file, and which events it must hold.
 
     user.resile.0    an extended attribute of the file: it has been a database
     user.resile.7    the number of the last event of run 7 that became durable, until a clean exit
 
-SQLite takes a WAL that is missing, cut or damaged for one that ends earlier, and shows an earlier state without a word.
-The attributes then know more than the database, so opening it fails instead of running steps again. They cost no sync:
-each is written after its commit is on disk, so it never promises more than the disk has. They stay with the file where
-others checkpoint it or move it; copies and backups have none. A file system without attributes has no witness.
+If the WAL is missing, cut or damaged, SQLite shows an earlier state without an error. Then the attributes name later
+events than the database has, so opening it fails, and no step runs again. They cost no sync: each is written after its
+commit is on disk, so it never promises more than the disk has. They stay with the file if others checkpoint or move it;
+copies and backups have none. A file system without attributes has no witness.
 
-The WAL is one sequence: where something of it is missing, all that follows is, too. So only the runs that were written
-last have attributes, because a file system may have room for about a hundred.
+The WAL is one sequence: if a part of it is missing, so is everything after that part. So attributes of the runs that
+were written last are enough; a file system may have room for only about a hundred.
 """
 
 from __future__ import annotations
@@ -85,17 +85,17 @@ class Witness:
         return found
 
     def remember(self, run: int, seq: int) -> None:
-        """Note that events up to this one are durable."""
+        """Note that all events up to this one are durable."""
         try:
             self._note(run, seq)
         except OSError:
             with suppress(OSError):
-                # There is no room left, because engines that were killed have left theirs.
+                # There is no room left, because killed engines left their attributes behind.
                 self._make_room()
                 self._note(run, seq)
 
     def _note(self, run: int, seq: int) -> None:
-        """Write the attribute of a run, and remove that of the one that was noted before all others."""
+        """Write the attribute of a run; if there are too many, remove the oldest one."""
         os.setxattr(self.path, f"{_PREFIX}{run}", b"%d" % seq)
         if not run:
             return
@@ -108,7 +108,7 @@ class Witness:
             self._remove(oldest)
 
     def _make_room(self) -> None:
-        """Remove the attributes of runs that another process has noted, but the newest."""
+        """Remove the attributes of runs that another process has noted, except the newest."""
         others = sorted(run for run in self.known_events() if run and run not in _noted.get(self.path, {}))
         for run in others[:-RUNS_MAX]:
             self._remove(run)
@@ -119,7 +119,7 @@ class Witness:
             os.removexattr(self.path, f"{_PREFIX}{run}")
 
     def forget(self, only: int | None = None) -> None:
-        """Forget the runs, because the database itself holds all of them, without its WAL; or one that is deleted."""
+        """Remove the attributes of these runs: the database file holds them without its WAL, or the run is deleted."""
         for run in self.known_events():
             if run and only in (None, run):
                 self._remove(run)
