@@ -1,4 +1,4 @@
-"""What callers do to runs: each act is in the store before it is answered, and the host is rung.
+"""Carries out callers' acts on runs: each act is in the store before the server answers it and rings the host.
 
 no engine drives the run   the act is recorded here, under the run's lease, and the run is handed to the servers
 an engine drives it        a request is left for it; where the caller needs the engine's answer, wait for it
@@ -66,7 +66,7 @@ async def cancel(request: Request, run: int, reason: str) -> None:
     body = {"by": request.identity.name, "reason": reason}
 
     def act(connection: Connection) -> None:
-        """Leave the request, for the engine of now or for the next one."""
+        """Leave the request for the engine that drives the run, or for the next one."""
         if _left_before(connection, request, run) is None:
             _refuse_ended(connection, run)
             connection.store.request(run, time.time(), "cancel", _with_call(request, body))
@@ -77,10 +77,10 @@ async def cancel(request: Request, run: int, reason: str) -> None:
 
 
 async def resume(request: Request, run: int, limits: ResourceLimits) -> None:
-    """Hand a run that no engine drives to the servers; it may use what `limits` say from now on."""
+    """Hand a run that no engine drives to the servers; from now on `limits` are its capacity."""
 
     def act(connection: Connection) -> None:
-        """Hand it over; the request says who did."""
+        """Hand the run over, with a request that names the caller."""
         if _left_before(connection, request, run) is None:
             _refuse_ended(connection, run)
             _refuse_driven(connection, run)
@@ -95,7 +95,7 @@ async def resume(request: Request, run: int, limits: ResourceLimits) -> None:
 async def rerun(
     request: Request, run: int, failed_only: bool, inputs: dict[str, Any] | None, limits: ResourceLimits
 ) -> None:
-    """Begin the next epoch of a run that has ended; `inputs` replace its own of the same names."""
+    """Begin the next epoch of a run that has ended; `inputs` replace the run's inputs of the same names."""
     body: dict[str, Any] = {"failed_only": failed_only}
 
     def check(connection: Connection) -> None:
@@ -115,23 +115,23 @@ async def rerun(
 
 
 def _with_call(request: Request, body: dict[str, Any]) -> dict[str, Any]:
-    """The body of a request to an engine, by which a repeated call finds that it was left."""
+    """The body of a request to an engine, with the name of the call, so that a repeated call finds the request."""
     return {**body, "call": request.call} if request.call else body
 
 
 def _left_before(connection: Connection, request: Request, run: int) -> int | None:
-    """The request that a call left which is repeated now, because its server died before it could answer."""
+    """The request that an earlier try of this call left, if the server of that try died before it could answer."""
     return connection.tables.request_of_call(run, request.call) if request.is_repeated else None
 
 
 async def was_left(request: Request, run: int) -> bool:
-    """Has this call been carried out as far as its engine knows of it?"""
+    """Did an earlier try of this call leave a request to the engine?"""
     found = await request.server.stores.read(lambda connection: _left_before(connection, request, run))
     return found is not None
 
 
 def _limits_for(connection: Connection, run: int, limits: ResourceLimits) -> dict[str, float]:
-    """The fields of a capacity that a caller limits; refused where a step of the run needs more."""
+    """The fields of a capacity that a caller limits; refused if a step of the run needs more."""
     named = {
         "parallel": limits.max_parallel,
         "cpus": limits.cpus,
@@ -158,17 +158,17 @@ def _refuse_driven(connection: Connection, run: int) -> None:
 
 
 async def ask(request: Request, run: int, kind: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Leave a request for the engine of a run, and wait for its answer; raises the Problem that it answers with."""
+    """Leave a request for the engine of a run, and wait for the answer; raises a Problem if the engine refuses."""
 
     def leave(connection: Connection) -> int:
-        """Leave the request, and see to it that an engine comes."""
+        """Leave the request, and make the run due, so that an engine answers."""
         number = _left_before(connection, request, run)
         if number is not None and connection.store.result(number) is not None:
             return number
         if number is None:
             named = _with_call(request, {**body, "by": request.identity.name})
             number = connection.store.request(run, time.time(), kind, named)
-        # Last: a host that finds the run due before the request is there would let it go again.
+        # Do this last: a host that finds the run due before the request exists would release the run again.
         connection.tables.enqueue(run, time.time())
         return number
 
@@ -187,7 +187,7 @@ async def ask(request: Request, run: int, kind: str, body: dict[str, Any]) -> di
 
 
 def _result_of(result: dict[str, Any]) -> dict[str, Any]:
-    """What the engine answered, if it did what it was asked to."""
+    """The engine's answer; raises a Problem if the engine refused."""
     error = result.get("error")
     if error is None:
         return result

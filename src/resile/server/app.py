@@ -1,4 +1,4 @@
-"""From a request to an answer. The order is fixed, because each question protects those after it:
+"""Turns a request into an answer. The order of the checks is fixed, because each protects those after it:
 
     for this host, from this site? -> which path? -> who? -> which method? -> may they? -> query -> body -> handler
       421, 403                                       401    405               403         422      413, 415, 400, 422
@@ -62,7 +62,7 @@ class RouteTable:
         self._patterns = list(patterns.values())
 
     def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
-        """The routes of a path by method, and the values in it; no routes for a path that is not known."""
+        """The routes of a path by method, and the values in the path; no routes for an unknown path."""
         if path in self._fixed:
             return self._fixed[path], {}
         for pattern, routes in self._patterns:
@@ -124,7 +124,7 @@ class Application:
         await self._agents.handle(scope, receive, send, identity)
 
     async def _answer(self, scope: Scope, receive: Receive, headers: dict[str, str], who: list[str]) -> Response:
-        """Find the route, ask whether the caller may, read the request and call the handler."""
+        """Find the route, check the caller's rights, read the request and call the handler."""
         server = self._server
         server.guard.check(headers, (scope.get("server") or ("", 0))[0] or "")
         await self._is_open.wait()
@@ -186,7 +186,7 @@ class Application:
         return b"".join(parts)
 
     async def _call(self, route: Route, request: Request) -> Response:
-        """Call the handler where the route says, and make a response of what it returns."""
+        """Call the handler in the thread that the route names, and make a response of its result."""
         if route.runs == "loop":
             return _response(route, await route.handler(request))
 
@@ -237,7 +237,7 @@ def _raw_path(scope: Scope) -> str:
 
 
 def _body_of(route: Route, data: bytes, headers: dict[str, str]) -> Any:
-    """The body as its declared type; None where there is none and it may be left out."""
+    """The body as its declared type; None if it is missing and optional."""
     if route.method not in _CHANGES:
         return None
     if not data and (route.body is None or route.is_body_optional):

@@ -1,9 +1,8 @@
-"""What a server loads once it accepts connections: the host with the engine, and every endpoint.
+"""Starts the parts of a server that it loads after it accepts connections: the host with the engine, and all endpoints.
 
-Loading them takes longer than all that comes before, so the first requests wait for it, and the start does not.
-
-A host ends when its store fails: the database is away for long, its disk is full. The server goes on, `/readyz` says
-so, and a new host takes the runs when the store is back.
+Loading them takes longer than the rest of the start, so the first requests wait for it, and the start does not. A host
+ends when its store fails, for example because the disk is full. The server goes on, `/readyz` reports the failure, and
+a new host takes the runs when the store works again.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from resile.server.table import ROUTES
 from resile.store.errors import StoreDamaged, StoreGone, StoreTooNew
 from resile.store.server_tables import SharedStore
 
-# How many objects are made between two looks for cycles of garbage.
+# How many objects Python makes between two garbage collections.
 GARBAGE_OBJECTS = 10_000
-# How long to wait for a store that has failed before looking at it again.
+# How long to wait after a failure of the store before trying it again.
 PAUSE_SECONDS = 1.0
 
 
@@ -42,7 +41,7 @@ def begin(
 ) -> Sequence[Route]:
     """Drive the runs of a store from now on, and add what endpoints need to the context; return the routes.
 
-    `fail` is called in another thread when the runs can't be driven any more.
+    If the server can no longer drive runs, another thread calls `fail`.
     """
     _know_types()
     tally = context.tally = Tally()
@@ -63,7 +62,8 @@ def begin(
         )
         context.host.start()
 
-    # All that is loaded stays. What runs leave is mostly free at once: to look for cycles more often finds few.
+    # Loaded modules stay for good. Most objects of runs are freed without the collector, so frequent collections find
+    # little.
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS)
     start_host()
@@ -74,13 +74,13 @@ def begin(
 def _keep_driving(
     context: ServerContext, start_host: Callable[[], None], fail: Callable[[BaseException], None]
 ) -> None:
-    """Start a new host whenever the store has failed and is back, until the server stops."""
+    """Start a new host whenever the store works again after a failure, until the server stops."""
     while True:
         try:
             context.host.wait()
             return
         except StoreGone:
-            # It was deleted or replaced, so nothing can be driven any more; requests are answered with that.
+            # The database was deleted or replaced, so no run can be driven any more; requests get this error.
             return
         except (StoreDamaged, StoreTooNew) as error:
             fail(error)
@@ -93,7 +93,7 @@ def _keep_driving(
         time.sleep(PAUSE_SECONDS)
         if context.is_stopping:
             return
-        # First the leases: the new host would end the steps of runs that another one seems to drive.
+        # Release the leases first: the new host would end the steps of runs that another host seems to drive.
         with suppress(StoreError):
             context.host.hand_back()
             start_host()
@@ -101,7 +101,7 @@ def _keep_driving(
 
 
 def _know_types() -> None:
-    """Let msgspec look at the types that threads decode: two that do so at once for the first time crash it."""
+    """Let msgspec prepare the types that threads decode: it crashes if two threads do so at the same time."""
     declared = [kind for route in ROUTES for kind in (route.body, route.query) if kind is not None]
     for kind in (Workflow, State, Event, RunStarted, *declared):
         msgspec.json.Decoder(kind)

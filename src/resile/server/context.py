@@ -40,7 +40,7 @@ class ServerContext:
         self.guard = guard
         self.output = output
         self.is_stopping = False
-        # How late the event loop woke up at the last measurement.
+        # By how many seconds the event loop woke up late at the last measurement.
         self.loop_lag_seconds = 0.0
 
     def log(self, text: str) -> None:

@@ -1,6 +1,7 @@
-"""Only one server of a machine serves a SQLite database: it holds the lock of a file beside it, with its pid inside.
+"""Lets only one server of a machine serve a SQLite database: the server locks a file beside the database.
 
-The system frees the lock when the process ends, however it ends. Servers that share a PostgreSQL need no lock.
+The file has the pid of the server. The system frees the lock in any case when the process ends. Servers that share a
+PostgreSQL database need no lock.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     lock -> store -> tokens -> output -> socket -> host -> "listening on URL" ... SIGTERM -> host stops -> exit 0
 
-After the first signal the server starts nothing new, writes what it has decided, and gives up the leases of its runs.
+After the first signal the server starts nothing new, writes its decisions, and gives up the leases of its runs.
 Their steps go on, and the next server on this machine adopts them. A second signal ends the steps.
 """
 

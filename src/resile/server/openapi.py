@@ -84,7 +84,7 @@ def _operation(
 
 
 def _parameters(route: Route, known: dict[str, dict[str, Any]], components: dict[str, Any]) -> list[dict[str, Any]]:
-    """The values of the path, of the query and the headers that count."""
+    """The parameters: values of the path and the query, and headers."""
     found: list[dict[str, Any]] = []
     for name in route.parameters:
         number = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
@@ -101,7 +101,7 @@ def _parameters(route: Route, known: dict[str, dict[str, Any]], components: dict
 
 
 def _responses(route: Route, known: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The answers by status: those that carry it out, then the problems with their codes."""
+    """The answers by status: the successful ones, then the problems with their codes."""
     found = {str(status): _answer(answer, known) for status, answer in route.answers.items()}
     codes: dict[int, list[str]] = defaultdict(list)
     for code in _codes_of(route):

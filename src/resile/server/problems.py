@@ -157,7 +157,7 @@ class Problem(Exception):
 
 
 def problem_of(error: ResileError) -> Problem:
-    """The problem that tells of a command's error; of a store that fails it tells no internals."""
+    """The problem for a command's error; it hides the internals of a failed store."""
     code = error.code.replace("-", "_")
     command_code = error.code if code in _RENAMED else ""
     code = _RENAMED.get(code, code)

@@ -35,7 +35,7 @@ class Stores:
     """The connections of a server to its database, apart from the host's."""
 
     def __init__(self, db: str | None, identity: str) -> None:
-        """`identity` is the name of the database: another one in its place is not used."""
+        """`identity` is the name of the database; if another database takes its place, these threads refuse it."""
         self.db = db
         self._identity = identity
         self._own = threading.local()
@@ -55,7 +55,7 @@ class Stores:
         """Call a function with the connection of this thread."""
         connection: Connection | None = getattr(self._own, "connection", None)
         if connection is None:
-            # A database that is gone is not made anew.
+            # Never create a database that is gone.
             store = open_store(self.db, readonly=readonly or not exists(self.db))
             self._opened.append(store)
             if store.identity() != self._identity:
@@ -64,7 +64,7 @@ class Stores:
         return function(connection)
 
     def close(self) -> None:
-        """Wait for the calls that are going on, and close the connections."""
+        """Wait for running calls, and close the connections."""
         for pool in (self._readers, self._writers):
             pool.shutdown(wait=True, cancel_futures=True)
         for store in self._opened:

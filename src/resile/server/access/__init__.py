@@ -1,1 +1,1 @@
-"""Who may: tokens and their roles, and where a request may come from."""
+"""Decides whether the server accepts a request: by its token and role, and by its host and origin."""

@@ -1,7 +1,8 @@
-"""Where a request may come from: only for this server's own names, and from no page of another site.
+"""Accepts only requests to this server's own names, and none from pages of other sites.
 
-A page in a browser can send requests to a server on loopback, and can give a name of its own that address. So `Host`
-must name this server (421), and `Origin` and `Sec-Fetch-Site`, where a browser sends them, the same site (403).
+A page in a browser can send requests to a server on loopback, and can make a name of its own point to that address. So
+`Host` must name this server (421). If a browser sends `Origin` and `Sec-Fetch-Site`, they must name the same site
+(403).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class OriginGuard:
     def check(self, headers: Mapping[str, str], local_address: str) -> None:
         """Refuse a request for another host, or from a page of another site.
 
-        `local_address` is the address of this machine that the connection came to, which is a name of the server too.
+        `local_address` is the address of this machine to which the client connected; it also is a name of the server.
         """
         host = headers.get("host", "")
         name, port = _split(host, self._scheme)
@@ -55,7 +56,7 @@ class OriginGuard:
 
 
 def _split(host: str, scheme: str) -> tuple[str, int]:
-    """The name and the port of a host; port -1 for what is none."""
+    """The name and the port of a host; the port is -1 if its text is no port."""
     name, colon, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
     if not colon:
         name, port = host, str(_DEFAULT_PORTS.get(scheme, -1))

@@ -1,4 +1,4 @@
-"""Roles: viewer reads, operator also acts, admin may do all; worker has the paths of workers and no others."""
+"""Roles: viewer reads, operator also acts, admin may do everything; worker may call only the paths of workers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ _INCLUDED_IN: dict[Role, frozenset[str]] = {
 
 
 class Identity(Struct, frozen=True):
-    """Who asks: the name of a token, or the local user of a server without tokens."""
+    """The caller: the name of a token, or the local user of a server without tokens."""
 
     name: str
     role: Role
     run: int | None = None
-    """The run of a step, which has no role: it may call only what is for steps, and of this run."""
+    """The run if the caller is a step.
+
+    A step has no role: it may call only the routes for steps, and only for its own run.
+    """
 
     def may(self, role: Role) -> bool:
         """Does the role of the caller include this one?"""

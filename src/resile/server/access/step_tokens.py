@@ -1,7 +1,8 @@
-"""Tokens of steps: what a step that calls `torc` sends to the server that drives its run.
+"""Tokens of steps: a step that calls `torc` sends one to the server that drives its run.
 
-Such a token is made of the run's number and a key of the server, so nothing is stored for it. It opens the few routes
-that say so, of its own run alone, and only while the server has that key: a file in its output folder.
+The server makes such a token from the run's number and a key, and stores nothing for it. The token is valid for the few
+routes that are declared for steps, for its own run only, and as long as the server's output folder has the file with
+the key.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _TOKEN = re.compile(r"resile-run-([0-9]{1,18})-([0-9a-f]{64})")
 
 
 class StepTokens:
-    """Makes the tokens of steps, and knows them again."""
+    """Makes the tokens of steps, and recognises them."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -36,7 +37,7 @@ class StepTokens:
         return f"resile-run-{run}-{hmac.new(self._key, str(run).encode(), hashlib.sha256).hexdigest()}"
 
     def run_of(self, secret: str) -> int | None:
-        """The run whose steps have this token; None where it is none of ours."""
+        """The run whose steps have this token; None if this server did not make the token."""
         found = _TOKEN.fullmatch(secret)
         if found is None or not hmac.compare_digest(self.make(int(found[1])), secret):
             return None
@@ -52,7 +53,7 @@ def open_step_tokens(output: str) -> StepTokens:
     with create_file(part) as file:
         file.write(os.urandom(KEY_BYTES))
         file.flush()
-        # A link fails where another server was faster; then its key counts.
+        # The link fails if another server was faster; then the other server's key counts.
         with suppress(FileExistsError):
             os.link(part, path)
         os.unlink(part)

@@ -1,7 +1,8 @@
 """Tokens: 256 bits from the system, stored as a SHA-256 hash, compared in constant time.
 
 A token is in the store (`resile token create`), or in the server's `--token-file`. Once one exists, every request needs
-one. The book of tokens is read from the store again every few seconds, so that a change beside the server counts soon.
+one. The server reads the tokens from the store again every few seconds, so that changes by other processes take effect
+soon.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def read_token_file(path: str) -> list[Token]:
 
 
 class TokenBook:
-    """The tokens that count now."""
+    """The tokens that are valid now."""
 
     def __init__(self, from_file: Sequence[Token] = (), *, steps: StepTokens, is_loopback: bool) -> None:
         self.steps = steps
@@ -70,11 +71,11 @@ class TokenBook:
 
     @property
     def has_any(self) -> bool:
-        """Is there a token, so that every request needs one?"""
+        """Does any token exist? Then every request needs one."""
         return bool(self._from_file or self._from_store)
 
     def identify(self, authorization: str, address: str) -> Identity:
-        """Who asks; raises a Problem where a token is needed and none, or a wrong one, is there."""
+        """Find the caller; raises a Problem if a needed token is missing or wrong."""
         if not self.has_any and self._is_loopback:
             return self._local
         scheme, _, secret = authorization.partition(" ")

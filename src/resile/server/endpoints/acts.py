@@ -113,7 +113,7 @@ def start(request: Request) -> Reply:
         output=request.server.output,
         runs_here=request.server.host.slots > 0,
     )
-    # A call that is repeated finds the run that it made by its name.
+    # A repeated call finds the run that it made by the name of the call.
     options = SubmitOptions(by=request.identity.name, priority=body.priority, key=body.key or request.call)
     found = submit_text(request.store, call, options)
     request.server.host.ring()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ENTRIES_AT_ONCE = 500
 WAIT_SECONDS_MAX = 20.0
-# How long a request waits at most before it looks at the store again: a lease may run out without a commit.
+# A waiting request reads the store again after this time at the latest: a lease may expire without a commit.
 LOOK_SECONDS = 1.0
 Number = Annotated[int, Meta(ge=0, le=10**18 - 1)]
 
@@ -171,7 +171,7 @@ async def run_log(request: Request) -> RunLog:
 
 
 def _read_log(connection: Connection, run: int, after: int) -> RunLog:
-    """The next entries; the status is looked at first, because entries that come later are read the next time."""
+    """The next entries; reads the status first, so that no entry is missed: the next call reads later ones."""
     store = connection.store
     row = row_of(store, run)
     left = status_left(store, row)

@@ -62,7 +62,7 @@ def list_events(request: Request) -> Items[Event]:
     if asked.story:
         return page_of(request.client.story(run, asked.story), asked)
     if asked.job or asked.names:
-        # Their order is not that of `seq`, or several have one.
+        # These events are not in the order of `seq`, or several share one.
         return page_of(request.client.events(run, asked.type, asked.after, asked.names, asked.job), asked)
     found = request.client.events(run, asked.type, after)
     return page_by(((event.seq, event) for event in found), asked)
@@ -85,7 +85,7 @@ async def stream_all(request: Request) -> Response:
 
 
 def _own_types(names: list[str]) -> frozenset[str]:
-    """Our names of these types; a name that no event has is refused."""
+    """Our names of these types; refuses a name that no event has."""
     types = frozenset(ALIASES.get(name, name) for name in names)
     for name in types - frozenset(EVENT_TYPES):
         hint = f"one of {', '.join(EVENT_TYPES)}"

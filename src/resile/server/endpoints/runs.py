@@ -24,7 +24,7 @@ from resile.store.contract import LetterCount, RunRow
 from resile.store.server_tables import SharedStore
 
 ENDED_KEPT_MAX, ENDED_BYTES_MAX = 200, 64 * 1024
-# The documents of ended runs, each with what it was made from.
+# The documents of ended runs, each with the values that it was made from.
 _ended: dict[int, tuple[RunRow | None, list[LetterCount], bytes]] = {}
 _KINDS = {"needs": "needs", "any": "needs", "next": "next"}
 
@@ -59,7 +59,7 @@ def list_runs(request: Request) -> Items[RunSummary]:
 
 
 def _select(store: SharedStore, only: RunFilter, before: int | None) -> Iterator[tuple[int, RunSummary]]:
-    """The runs that a filter accepts, each at the place of its number."""
+    """The runs that a filter accepts; the number of a run is its place in the list."""
     for row in all_runs(store, before):
         if only.accepts(store, row):
             yield row.id, summary_of(store, row)

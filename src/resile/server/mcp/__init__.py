@@ -1,1 +1,1 @@
-"""Tools for agents, by the Model Context Protocol."""
+"""Tools for agents, over the Model Context Protocol."""

@@ -1,4 +1,4 @@
-"""The tools that decide, start and end."""
+"""The tools that judge failures, and start and end runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resile.server.mcp.toolbox import Toolbox
 
 
 def classify_and_resolve(toolbox: Toolbox, given: ClassifyAndResolve) -> dict[str, Any]:
-    """Carry out decisions about parked failures; say what was done for each, or why not."""
+    """Carry out decisions about parked failures; return the result of each, or why it was impossible."""
     run = given.workflow_id
     decided = judge_many(
         toolbox.store,

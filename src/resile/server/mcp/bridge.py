@@ -1,6 +1,6 @@
 """`resile mcp --server`: passes the calls of an agent on stdin to the tools of a server.
 
-The server decides by the token what is possible; the flags of the command can only take rights away.
+The token decides which tools the server offers; the flags of the command can only remove some.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ async def _serve(url: str, token: str, rights: frozenset[Right]) -> None:
 
 
 def _bridge(remote: ClientSession, rights: frozenset[Right]) -> Server[Any]:
-    """A server of those tools of another that these rights allow."""
+    """A server that offers those tools of the remote server that these rights allow."""
 
     async def list_tools(_context: object, _given: object) -> types.ListToolsResult:
-        """The tools that both allow."""
+        """The tools that both the server and the flags allow."""
         found = await remote.list_tools()
         return types.ListToolsResult(tools=[tool for tool in found.tools if rights_of(tool.name) <= rights])
 

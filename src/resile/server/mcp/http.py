@@ -42,7 +42,7 @@ LOOK_SECONDS = 0.05
 
 
 class McpEndpoint:
-    """Speaks MCP with agents; each request stands for itself, so that a restart of the server loses no session."""
+    """Speaks MCP with agents without sessions, so that a restart of the server loses none."""
 
     def __init__(self, server: ServerContext) -> None:
         self._server = server
@@ -132,7 +132,7 @@ class ServerActs(Acts):
     def _ask(self, run: int, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         """Leave a request for the engine of a run, and wait for its answer."""
         number = self._store.request(run, time.time(), kind, {**body, "by": self._by})
-        # Last: a host that finds the run due before the request is there would let it go again.
+        # Do this last: a host that finds the run due before the request exists would release the run again.
         self._store.server_tables().enqueue(run, time.time())
         self._server.host.ring()
         deadline = time.monotonic() + ANSWER_SECONDS_MAX

@@ -1,4 +1,4 @@
-"""The acts of an agent on a database: what starts steps is done by a process of its own, which outlives the agent."""
+"""The acts of an agent on a database: separate processes, which outlive the agent, carry out those that start steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LocalActs(Acts):
         self._by = by
 
     def ring(self, run: int) -> None:
-        """Nothing: a server that drives the run has heard of it; else `resile resume` goes on."""
+        """Do nothing: if a server drives the run, it knows already; else `resile resume` continues the run."""
 
     def redrive(self, run: int, condition: str | None) -> dict[str, Any]:
         """Start `resile dlq retry` as a process of its own."""
@@ -69,7 +69,7 @@ class LocalActs(Acts):
 
 
 class _Silent:
-    """Listens to an engine without a word: stdout belongs to the protocol."""
+    """Ignores the notes of an engine, because stdout belongs to the protocol."""
 
     debug: Callable[[str], None] | None = None
 

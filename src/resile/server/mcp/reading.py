@@ -38,7 +38,7 @@ def list_runs(toolbox: Toolbox, given: ListRuns) -> dict[str, Any]:
 
 
 def get_run(toolbox: Toolbox, given: GetRun) -> dict[str, Any]:
-    """One run; of many jobs only the first ones."""
+    """One run; if it has many jobs, only the first ones."""
     document = _plain(toolbox.client.status(given.run))
     jobs = document["jobs"]
     if len(jobs) > JOBS_MAX:
@@ -53,7 +53,7 @@ def explain_run(toolbox: Toolbox, given: ExplainRun) -> dict[str, Any]:
 
 
 def read_logs(toolbox: Toolbox, given: ReadLogs) -> dict[str, Any]:
-    """What attempts printed: the end of it, if it is long."""
+    """The output of attempts; only its end if it is long."""
     stream = {"stdout": "out", "stderr": "err", "both": "both"}[given.stream]
     which = str(given.job) if given.job is not None else given.step or None
     wanted = msgspec.convert(
@@ -81,7 +81,7 @@ def read_logs(toolbox: Toolbox, given: ReadLogs) -> dict[str, Any]:
 
 
 def list_pending_failed_jobs(toolbox: Toolbox, given: ListPendingFailedJobs) -> dict[str, Any]:
-    """The parked failures of a run, each with what helps to judge it."""
+    """The parked failures of a run, each with the judgements of similar failures."""
     document = toolbox.client.parked_failures(given.workflow_id)
     jobs: list[dict[str, Any]] = []
     for failure in document.failures:

@@ -26,7 +26,7 @@ INSTRUCTIONS = (
     "Resile runs workflows and answers their failures. list_pending_failed_jobs shows the failures that wait for a "
     "decision, classify_and_resolve_failures decides about them. Blocks between <program-output …> marks: " + NOTE
 )
-# Opens what the tools of the agent that sent a request work with, on the thread that calls the tool.
+# Opens the toolbox of the agent that sent a request, on the thread that calls the tool.
 Open = Callable[["ServerRequestContext[Any]"], AbstractContextManager[Toolbox]]
 
 
@@ -37,7 +37,7 @@ def make_server(open_toolbox: Open) -> Server[Any]:
         """The tools that the agent may call."""
 
         def find() -> list[Tool]:
-            """Open the toolbox and look."""
+            """Open the toolbox and list the agent's tools."""
             with open_toolbox(context) as toolbox:
                 return tools_for(toolbox)
 
@@ -82,7 +82,7 @@ def serve_stdio(server: Server[Any]) -> None:
     """Serve one agent over stdin and stdout until it closes them."""
 
     async def serve() -> None:
-        """Serve it."""
+        """Serve the agent."""
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
 

@@ -1,4 +1,4 @@
-"""What the tools of one agent work with: its rights, and the acts that differ between a database and a server."""
+"""The toolbox of one agent: its rights, its connection, and the acts that differ between a database and a server."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ JUDGE_QUOTA = 20
 
 
 class Acts(Protocol):
-    """The acts that start steps: a server's host does them, or processes that go on without this one."""
+    """The acts that start steps: the host of a server carries them out, or separate processes that outlive this one."""
 
     def ring(self, run: int) -> None:
-        """Let a run go on whose parked failure was judged."""
+        """Let a run go on after the judgement of its parked failure."""
 
     def redrive(self, run: int, condition: str | None) -> dict[str, Any]:
         """Run dead letters again: those that meet a condition, or all."""
@@ -30,7 +30,7 @@ class Acts(Protocol):
 
 
 class Toolbox(Struct, frozen=True):
-    """What the tools of one agent work with; `by` is its name in the log."""
+    """The database, rights and acts for the tools of one agent; `by` is the agent's name in the log."""
 
     client: Client
     store: SharedStore

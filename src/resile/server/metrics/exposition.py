@@ -1,7 +1,6 @@
 """The metrics of a server in the text format of Prometheus.
 
-Counts over the database are read from it at a scrape; counts of what this server did since its start come from the
-host.
+At a scrape the server reads counts over all runs from the database, and counts since its own start from the host.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the server does with a request before an endpoint gets it: bounds it, parses it, carries out no call twice."""
+"""Handles a request before an endpoint gets it: limits its size, parses it, and carries out no call twice."""

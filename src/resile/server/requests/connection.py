@@ -9,10 +9,10 @@ HEAD_BYTES_MAX = 64 * 1024
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """Answers 400 and closes where a head is too large, or names two hosts.
+    """Answers 400 and closes the connection if a head is too large, or names two hosts.
 
-    The parser keeps what it has not handed over yet, for example a header without an end. So the connection counts
-    what came in since the parser last handed over a whole part of a request, and what the headers have in all.
+    The parser keeps incomplete data, for example a header without an end. So the connection counts the bytes that came
+    in since the parser last handed over a complete part of a request, and the bytes of all headers.
     """
 
     def connection_made(self, transport: object) -> None:
@@ -28,7 +28,7 @@ class BoundedConnection(HttpToolsProtocol):
             self.send_400_response("The head of the request is too large.")
 
     def on_message_begin(self) -> None:
-        """Begin a request; what came before it was another one."""
+        """Begin to count for a new request."""
         self._kept_bytes = self._header_bytes = 0
         self._has_host = False
         super().on_message_begin()
@@ -39,7 +39,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._header_bytes > HEAD_BYTES_MAX:
             raise ValueError("the headers are too large")
         if name.lower() == b"host":
-            # Of two hosts a proxy may have believed the other one.
+            # If a request names two hosts, a proxy may have used the other one.
             if self._has_host:
                 raise ValueError("the request has two hosts")
             self._has_host = True

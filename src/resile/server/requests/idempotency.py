@@ -3,9 +3,9 @@
     begin   -> the answer of before | at work: 409 | other content: 422 | a Ticket: carry it out
     finish  -> keeps the answer              release -> it could not be answered, the same call may come again
 
-While a call is at work its server holds the key. Once that server is gone, or could not answer, the next one that gets
-the same call carries it out: what the first one did is found by the name of the ticket, which runs and requests keep,
-and is not done twice.
+While a call is at work its server holds the key. If that server is gone, or could not answer, the next server that gets
+the same call carries it out. Runs and requests keep the name of the ticket, so the next server finds what the first one
+did, and does not do it twice.
 
 Keys belong to the token that sends them. An answer with a secret is kept in this process only, never in the store.
 """
@@ -32,9 +32,9 @@ RENEW_SECONDS = 5.0
 
 
 class Ticket(msgspec.Struct, frozen=True):
-    """A call that this server carries out; `is_repeated` where one that is gone may have done so before.
+    """A call that this server carries out; `is_repeated` if a server that is gone may have done so before.
 
-    `name` is that of the call: no other has it, not even one with the same key on another day.
+    `name` is unique to the call: another call with the same key, on another day, has another name.
     """
 
     key: str
@@ -55,7 +55,7 @@ SECRETS_KEPT_MAX = 100
 
 
 async def begin(request: Request, key: str, content: bytes) -> Remembered | Ticket:
-    """The answer that a request with this key got, or the ticket with which this one begins."""
+    """The answer that an earlier request with this key got, or a ticket for this request."""
     if not 0 < len(key) <= KEY_CHARACTERS_MAX or not key.isprintable():
         raise Problem("invalid_field", f"`Idempotency-Key` has 1 to {KEY_CHARACTERS_MAX} printable characters")
     name = f"{request.identity.name}:{key}"
@@ -65,7 +65,7 @@ async def begin(request: Request, key: str, content: bytes) -> Remembered | Tick
         lambda connection: connection.tables.begin_call(name, digest, at, boot_seconds())
     )
     if known is None:
-        # The key is older than a day, or new: a secret that was shown for it belongs to another call.
+        # The key is new or older than a day: a secret that is kept for it belongs to another call.
         _secrets_shown.pop(name, None)
         return Ticket(name, call_name(name, at))
     if known.digest != digest:
@@ -83,12 +83,12 @@ async def begin(request: Request, key: str, content: bytes) -> Remembered | Tick
 
 
 def call_name(key: str, at: float) -> str:
-    """The name of the call that has this key since then."""
+    """The name of the call that has had this key since `at`."""
     return f"call-{hashlib.sha256(f'{at!r} {key}'.encode()).hexdigest()}"
 
 
 async def hold(request: Request, ticket: Ticket) -> None:
-    """Keep the key while the call is at work, until this is canceled."""
+    """Renew the key while the call is at work, until this task is canceled."""
     while True:
         await asyncio.sleep(RENEW_SECONDS)
         with suppress(StoreError):
@@ -109,5 +109,5 @@ async def finish(request: Request, name: str, answer: Remembered, shows_secret: 
 
 
 async def release(request: Request, name: str) -> None:
-    """Free the key of a request that could not be answered, for the same request."""
+    """Free the key of a request that could not be answered, so that a repetition may carry it out."""
     await request.server.stores.write(lambda connection: connection.tables.release_call(name))

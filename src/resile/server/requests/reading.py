@@ -1,4 +1,4 @@
-"""From the raw parts of a request to the declared types: query, body, cursors. What does not fit is named.
+"""Converts the raw parts of a request (query, body, cursors) to the declared types, and names what does not fit.
 
 Unknown fields, wrong types and values out of their range are 422, a body that is no JSON is 400.
 """
@@ -95,7 +95,7 @@ def _write(place: int) -> str:
 
 
 def page_by(found: Iterable[tuple[int, T]], page: Page) -> Items[T]:
-    """The first items of a stream of places and items that begins where the page does."""
+    """A page of the first items of a stream, which gives each item with its place and begins where the page does."""
     listed = list(islice(found, page.limit + 1))
     more = len(listed) > page.limit
     listed = listed[: page.limit]

@@ -1,1 +1,1 @@
-"""What is sent while it happens: events of runs, and the output of attempts."""
+"""Streams to clients: the events of runs, and the output of attempts, as they come."""

@@ -4,7 +4,8 @@
     event: attempt_failed
     data: {"seq": 17, …}
 
-A stream that breaks is resumed after the last `id`. It holds no thread: it waits for the server's watcher of the store.
+A stream that breaks is resumed after the last `id`. A stream holds no thread: it waits for the server's watcher of the
+store.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 EVENTS_AT_ONCE = 500
 QUIET_SECONDS = 15.0
 _KEEP_ALIVE = b": still here\n\n"
-# A comment, by which a client knows that the stream did not break off.
+# A comment that tells the client that the stream is still open.
 _END = b": end\n\n"
 
 # Reads the next events after a place; the flag says that no more will come.
@@ -38,10 +39,10 @@ Reader = Callable[[Connection, int], tuple[list[tuple[int, Event]], bool]]
 
 
 def events_of_run(run: int, *, until_idle: bool = False) -> Reader:
-    """Reads the events of one run; there are no more once it has ended, or is not being driven."""
+    """A reader of the events of one run, up to its end; with `until_idle` up to the time when no engine drives it."""
 
     def read(connection: Connection, after: int) -> tuple[list[tuple[int, Event]], bool]:
-        """Look at the status first: events that come after the look are read at the next one."""
+        """Read the status first, so that no event is missed: the next call reads those written in between."""
         row = row_of(connection.store, run)
         has_ended = standing(connection.store, row) != "running" if until_idle else row.status in RUN_ENDED
         notes = list(islice(connection.store.notes(run, after), EVENTS_AT_ONCE))

@@ -59,7 +59,7 @@ class _Place(Struct, frozen=True):
         return output.follow_output(log, self.stream, start, length, job=job, attempt=attempt)
 
     def size(self) -> int:
-        """How many bytes there are so far."""
+        """The number of bytes so far."""
         if self.is_over:
             return output_size(self.tried.log, self.stream)
         size = 0
@@ -93,7 +93,7 @@ async def send(server: ServerContext, name: AttemptName, stream: Stream, asked: 
     """The output so far, or the range of it that is asked for."""
 
     def measure(connection: Connection) -> tuple[_Place, int]:
-        """Find the attempt, and how much there is."""
+        """Find the attempt and the size of its output."""
         place = _find(connection.store, name, stream)
         return place, place.size()
 
@@ -111,7 +111,7 @@ async def send(server: ServerContext, name: AttemptName, stream: Stream, asked: 
 
 
 def _range_of(asked: str, size: int) -> tuple[int, int] | None:
-    """The first and the last byte that are asked for; None for all, also where the header means nothing to us."""
+    """The first and the last byte that the header asks for; None for all, also if its form is not supported."""
     found = _RANGE.fullmatch(asked.strip())
     if found is None or found.groups() == (None, None):
         return None
@@ -129,7 +129,7 @@ def _range_of(asked: str, size: int) -> tuple[int, int] | None:
 
 
 async def _pieces(server: ServerContext, place: _Place, first: int, last: int) -> AsyncIterator[bytes]:
-    """The bytes of a range, a piece at a time; what is lost breaks the connection off."""
+    """The bytes of a range, a piece at a time; breaks the connection if some are lost."""
     while first <= last:
         length = min(PIECE_BYTES, last - first + 1)
         piece = await server.stores.read(lambda _, start=first, length=length: place.read(start, length))  # type: ignore[misc]

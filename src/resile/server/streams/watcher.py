@@ -1,4 +1,4 @@
-"""One watcher of the store for all streams and all that wait for an answer: none of them holds a thread or polls.
+"""Watches the store for all streams and all requests that wait for an answer: none of them holds a thread or polls.
 
     seen = watcher.version
     ... read the store ...
@@ -36,7 +36,7 @@ class Watcher:
         self.version = 0
 
     async def wait_beyond(self, version: int, seconds: float) -> None:
-        """Until there is a newer version than this one, or the time is over, or the watcher is closed."""
+        """Wait for a newer version than this one, until the time is over or the watcher is closed."""
         if self.version > version or self._is_closed:
             return
         self._waiting += 1
@@ -51,7 +51,7 @@ class Watcher:
             self._waiting -= 1
 
     def ring(self) -> None:
-        """Something has changed: wake everything that waits."""
+        """Note a change, and wake everything that waits."""
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -83,7 +83,7 @@ class Watcher:
         threading.Thread(target=self._close_store).start()
 
     def _close_store(self) -> None:
-        """Close the connection once no look is going on."""
+        """Wait for the end of a running look, then close the connection."""
         self._thread.shutdown(wait=True)
         if self._store is not None:
             self._store.close()
