@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 _NATIVE_KEYS = ("when", "filter", "transitions", "run_js", "goto_js")
-"""Keys of a native file whose code sees the same names; others have more."""
+"""Keys of a native file whose code sees the same names; the code of other keys sees more."""
 
 
 class Piece(NamedTuple):
-    """One expression: its key, its code, and its position; an open one sees names that only its data has."""
+    """One expression: its key, its code, and its position; if it is open, its data may provide unknown names."""
 
     key: str
     code: str

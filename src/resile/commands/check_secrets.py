@@ -90,7 +90,7 @@ def _finding(flow: Workflow, origin: Origin, written: str, variable: str, is_pro
 
 
 def _place_of(file: str, origin: Origin, written: str) -> tuple[int, int]:
-    """The line and column at which a text stands, from its step on; those of the step if it is written otherwise."""
+    """The line and column of a text in its step; those of the step if the file writes the text in another form."""
     try:
         with open(file, encoding="utf-8") as opened:
             lines = opened.read().split("\n")

@@ -74,7 +74,7 @@ class Client(ChangeCommands, TokenCommands):
     def wait(self, run: int, listener: EngineListener, act: Callable[[], object] | None = None) -> RunOutcome:
         """Follow a run that a server drives, until it ends or waits for judgement.
 
-        `act` makes the run go on; what was before it is not shown.
+        `act` makes the run go on; earlier events are not shown.
         """
         from resile.commands.service.follow import wait
 

@@ -7,7 +7,8 @@
 The record has Prodigy's field names, filled from the engine's data. Letters are read as a stream: a million of them
 take no memory. redrive.py runs them again.
 
-A map may be named by its step, by its path (`outer/inner`), or for one item around it (`outer[3]/inner`).
+Callers may name a map by its step, by its path (`outer/inner`), or by its path within one outer item
+(`outer[3]/inner`).
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ def purge(store: Store, number: int, step: str | None = None, signature: str | N
 
 
 def fan_outs(store: Store, row: RunRow, step: str | None) -> list[LetterCount]:
-    """The fan-outs of a run that have dead letters: all, or those of one map; an unknown name is refused.
+    """The fan-outs of a run that have dead letters: all, or those of one map; refuses an unknown name.
 
     First those of the root scope in the order of the file, then inner ones by name.
     """
@@ -339,7 +340,7 @@ def _error_type(letter: LetterRow, failure: ItemFailure, error_types: ErrorTypes
 
 
 def _log(row: RunRow, failure: ItemFailure) -> str | None:
-    """The file with the failing attempt's errors, else with its output; None where it printed nothing."""
+    """The file with the failing attempt's stderr, else with its stdout; None if the attempt printed nothing."""
     name = f"job_wf{row.id}_j{failure.job}_r{failure.epoch}_a{failure.attempt}"
     paths = (os.path.join(named_logs(row.output), f"{name}.{stream}") for stream in ("e", "o"))
     return next((path for path in paths if os.path.exists(path)), None)

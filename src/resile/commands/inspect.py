@@ -88,12 +88,12 @@ def status(store: SharedStore, number: int) -> RunDocument:
 
 
 def summary_of(store: SharedStore, row: RunRow) -> RunSummary:
-    """A run in the list of runs; the row of a run that has ended says all of it."""
+    """A run in the list of runs; the row of an ended run has all its fields."""
     status = standing(store, row)
     if row.status in RUN_ENDED and "first_failure" in row.summary:
         return run_summary(row, status, row.summary, row.ended_at or 0.0)
     state = fold_log(store, row)
-    # The time of a run that does not go on is measured until its last event.
+    # The duration of a run that does not go on ends at its last event.
     until = time.time() if status == "running" else state.last_at or time.time()
     return run_summary(row, status, digest(state), until)
 

@@ -1,4 +1,4 @@
-"""Parked failures: the list, and the judgement of one.
+"""Lists parked failures, and judges one.
 
     judge --no engine drives the run--> record it here, under the lease; `resume` then continues
           --an engine drives it-------> leave a request, and wait until it is in the log
@@ -131,7 +131,7 @@ def judge(store: SharedStore, number: int, which: str, judgement: Judgement, by:
     driven = _deliver(store, number, event, state.seq)
     tables = store.server_tables()
     if not driven and tables.submission(number) is not None:
-        # A server handed the run back when it parked, and takes it again.
+        # The server handed the run back when it parked; make it due again.
         tables.enqueue(number, time.time())
     step = state.step_of(job).name
     return JudgementResult(run=number, job=job.id, step=step, driven=driven, by=event.by, **structs.asdict(judgement))
@@ -230,7 +230,7 @@ def _deliver(store: SharedStore, number: int, event: Judged, after: int) -> bool
 
 
 def _is_taken(store: SharedStore, number: int, job: int, after: int, left: int | None) -> bool:
-    """Has an engine taken the request that was left? Raises where something else became of the failure first."""
+    """Has an engine taken the request? Raises if the failure was settled in another way first."""
     first = next(iter([note for note in store.notes(number, after) if note.job == job]), None)
     # Read last: it is written together with the judgement.
     result = None if left is None else store.result(left)

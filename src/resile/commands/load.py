@@ -55,7 +55,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def definition_of_run(self) -> bytes:
-        """The canonical JSON of the workflow as the run has it."""
+        """The canonical JSON of the workflow that the run follows."""
         return codec.encode(self.workflow) if self.is_changed else self.definition
 
 
@@ -77,7 +77,7 @@ def load_text(data: bytes, options: CompileOptions) -> Loaded:
 
 
 def _require_loaded(result: Compiled, source: str, key: str) -> Loaded:
-    """A compiled workflow that can run; raises a WorkflowError where it can't."""
+    """Return a compiled workflow if it can run; else raise a WorkflowError."""
     workflow, findings = require_workflow(result)
     warnings = tuple(finding for finding in findings if finding.severity == "warning")
     taken_for = "" if result.is_clear else _taken_for(workflow.file, result)
@@ -93,7 +93,7 @@ def remember(store: Store, loaded: Loaded) -> None:
 
 
 def _taken_for(file: str, result: Compiled) -> str:
-    """Which system a file was taken for, why, and how to say otherwise."""
+    """A text that says which system a file was taken for, why, and how to choose another."""
     return (
         f"{file} is taken for a {result.dialect.capitalize()} file, because {result.why}; a native file starts with"
         " `resile: 1`, and --dialect says whose file it is"
@@ -131,7 +131,7 @@ def compile_any(path: str, options: CompileOptions) -> Compiled:
 
 
 def read_stdin() -> bytes:
-    """What is on standard input, at most one byte more than a file may have."""
+    """The bytes of standard input, at most one more than a file may have."""
     try:
         data = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
     except OSError as error:
@@ -149,7 +149,7 @@ def _compile_stdin(data: bytes, options: CompileOptions) -> Compiled:
 
 
 def require_workflow(result: Compiled) -> tuple[Workflow, list[Diagnostic]]:
-    """The compiled workflow and its findings; raises a WorkflowError with all diagnostics where it can't run."""
+    """The compiled workflow and its findings; raises a WorkflowError with all diagnostics if it can't run."""
     findings = _findings_of(result)
     errors = [finding for finding in findings if finding.severity == "error"]
     if result.workflow is None or errors:
@@ -221,7 +221,7 @@ def check(paths: Sequence[str], options: CompileOptions = CompileOptions()) -> C
 
 
 def check_compiled(path: str, result: Compiled) -> CheckedFile:
-    """What compiling a file has found, and what its expressions, secrets and maps have."""
+    """The findings of the compiler, and of the checks of expressions, secrets and maps."""
     from resile.commands.documents.answers import CheckedFile
 
     findings = _findings_of(result)

@@ -94,7 +94,7 @@ class AttemptOutput(Struct):
     tail: int | None = None
 
     def parts(self, row: RunRow, stream: Stream, lost: list[str]) -> Iterator[LogPart]:
-        """The attempt's output beyond the bytes already read; of the first reading only the last lines, if wanted."""
+        """The attempt's output beyond the bytes already read; if the filter asks for a tail, the first read gives only that."""
         found = self._parts(row, stream, lost)
         if self.tail is not None:
             found, self.tail = last_lines(found, self.tail), None
@@ -112,7 +112,7 @@ class AttemptOutput(Struct):
     def pieces(self, row: RunRow) -> Iterator[tuple[OutputStream, bytes]]:
         """The next piece of each stream, if there is one: an attempt that writes without end can't hold up the others.
 
-        Output that is lost is left out here: the step fails, or the event of its end says so.
+        Lost output is left out here: the step fails, or the event of its end reports the loss.
         """
         if self.tried.log is not None:
             output = open_output(epoch_folder(row.output, row.id, self.tried.epoch))
@@ -301,7 +301,7 @@ def write_log_files(
 def _file_names(names: dict[int, str]) -> dict[int, str]:
     """The beginning of a file's name for each job: its own, without characters that a path or a shell gives a meaning.
 
-    Jobs whose names look the same then, and long names, have the number of the job behind them.
+    The number of the job follows long names, and names that several jobs would share.
     """
     found = {job: re.sub(r"[^A-Za-z0-9._\[\]-]", "_", name).lstrip(".") for job, name in names.items()}
     count = Counter(found.values())

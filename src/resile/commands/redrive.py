@@ -1,4 +1,4 @@
-"""Redrives: dead letters are selected from the store, written to an items file, and run like any other items.
+"""Redrives: selects dead letters from the store, writes them to an items file, and runs them like any other items.
 
     dead letters --eligible, signature, filter--> items file --Redriven--> engine
          ^                                                                   |
@@ -204,7 +204,7 @@ def _parallel(state: State, name: str, call: RedriveCall) -> int:
     if call.parallel is not None:
         return call.parallel
     maps = dict(maps_of(state.workflow.steps))
-    # The first edition did not escape the marks of a path in names.
+    # The first version did not escape the marks of a path in names.
     action = (maps.get(name) or next(step for path, step in maps.items() if path.replace("\\", "") == name)).action
     assert isinstance(action, FanOut)
     own = action.redrive_parallel or action.max_parallel or PARALLEL_DEFAULT
@@ -254,7 +254,7 @@ def _one_map(store: Store, row: RunRow, state: State, call: RedriveCall) -> list
 def _known_fans(store: Store, row: RunRow, state: State, fans: list[LetterCount]) -> list[LetterCount]:
     """The fan-outs whose jobs the run still has; refused where it has none of them.
 
-    A rerun of what changed gives jobs new numbers where the file has other steps: older letters belong to none then.
+    If the file has other steps, `rerun --changed` gives jobs new numbers: then older letters belong to no job.
     """
     known = [fan for fan in fans if _is_known(store, row, state, fan)]
     if fans and not known:
@@ -304,7 +304,7 @@ def _select_letters(store: Store, row: RunRow, fans: list[LetterCount], call: Re
 
 
 def _filter_letters(letters: Iterable[LetterRow], code: str, store: Store, row: RunRow) -> Iterator[LetterRow]:
-    """The letters for which the caller's expression holds; an error in it ends the call before anything runs."""
+    """The letters for which the caller's expression holds; an error in it ends the call before any item runs."""
     from resile.languages.javascript.evaluate import Sandbox, holds
 
     now, error_types = time.time(), worktree_error_types(store, row)

@@ -72,7 +72,7 @@ def parse_failure(text: str, message: str) -> Failure:
 
 
 def _number(kind: str, detail: str) -> int | None:
-    """The number of a failure; 1 where none is needed, None where it is missing or invalid."""
+    """The number of a failure; 1 if none is needed, None if it is missing or invalid."""
     if not detail:
         return None if kind in FAILURE_KINDS and FAILURE_KINDS[kind].is_numbered else 1
     most = _SIGNALS_MAX if kind == Kind.SIGNAL else _CODES_MAX
@@ -144,7 +144,7 @@ class _Stage:
             self._listener.notes(state, kept)
 
     def _matters(self, note: Note) -> bool:
-        """Is this event real? Not those of ancestors, `end`, the step's retry, or the run as a whole."""
+        """Is this event real? Events of ancestors, `end`, the step's retry, or the run as a whole are not."""
         if note.type in _OF_RETRY and note.step == self._name and note.attempt > 1 and note.scope == "root":
             return False
         if note.type == "route_taken" and note.data["action"] == "run":

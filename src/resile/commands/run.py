@@ -69,10 +69,10 @@ class EngineListener(Protocol):
         """These canonical events are now durable."""
 
     def warn(self, text: str) -> None:
-        """Something that the caller should know; called after `on_start`."""
+        """Take a warning for the caller; called after `on_start`."""
 
     def introduce(self, text: str) -> None:
-        """What the file was taken for; called before anything else."""
+        """Take the name of the system that the file was taken for; called first."""
 
 
 def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: Prestarted | None = None) -> RunOutcome:
@@ -116,7 +116,7 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
 
 
 def output_of(workflow: Workflow, asked: str | None, default: str) -> str:
-    """The folder for the output of a run: the one asked for, that which the nodes of its blocks see, or the default."""
+    """The folder for the output of a run: the caller's, else one that the nodes of its blocks see, else the default."""
     shared = workflow.executor.directory if workflow.executor is not None else None
     return os.path.abspath(asked or shared or default)
 
@@ -135,7 +135,7 @@ def resume(
 
 
 def _is_mended(state: State) -> bool:
-    """Did a run fail only by steps that redrives of their letters have completed since?"""
+    """Did the run fail only because of steps that redrives have completed since?"""
     is_by_end = state.override or state.end_of(state.scopes[ROOT]).status is not COMPLETED
     return state.verdict == "failed" and not is_by_end and execution(state)["status"] == "completed"
 
@@ -169,12 +169,12 @@ def rerun(
 
 
 def new_is_whole() -> ResileError:
-    """The refusal of a new run of the failed steps only."""
+    """The error for a call that wants only the failed steps, but as a new run."""
     return ResileError("bad-call", "--as-new starts from the beginning, so it can't be combined with --failed-only")
 
 
 def state_with_inputs(store: Store, row: RunRow) -> State:
-    """The state of a run; of one that no engine has begun yet, after its first event, which its row has."""
+    """The state of a run. If no engine has begun it yet, the state after the first event, which the run's row holds."""
     state = fold_log(store, row)
     first = row.summary.get("first")
     if state.phase == "new" and first:
@@ -256,7 +256,7 @@ def drive_existing(
     before: Sequence[Event],
     launcher: Prestarted | None = None,
 ) -> RunOutcome:
-    """Take over a run that exists already, and drive it on after the events `before`, which happen now."""
+    """Take over an existing run, record the events `before` with the present time, and drive the run on."""
     with hold_lease(store, row.id) as lease:
         state = fold_log(store, row)
         if state.phase == "new":

@@ -4,8 +4,8 @@
     log --fold--> state          compared with the snapshot that a resume starts from, and with the rows of jobs
     attempts --> output          the end of each recorded range can be read
 
-Nothing is changed, unless the caller accepts the database as it is. All of a run is read from one view of the
-database, so that runs which go on meanwhile can be checked, too.
+The check changes nothing, unless the caller accepts the database as it is. It reads each run from one snapshot of the
+database, so it can also check runs that are being driven.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _differences(store: Store, row: RunRow, state: State) -> Iterator[str]:
     expected = [job_row(state, job) for job in state.jobs.values()]
     snapshot = {number: job_row(resumed, job) for number, job in resumed.jobs.items()}
     if state.phase == "new":
-        # No engine has begun it: it has the rows that it was made with.
+        # No engine has begun the run: its rows are those of its creation.
         expected = first_rows(state)
         snapshot = {job.id: job for job in expected}
     for job in expected:

@@ -1,7 +1,7 @@
 """`resile db copy`: add the runs of one store to another, with their events, results and dead letters.
 
-A run keeps its number, its history and its folder: what its steps printed stays where it is. While a run is copied no
-engine can drive it.
+A run keeps its number, its history and its folder: the output of its steps stays where it is. No engine can drive a
+run while it is copied.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RUNS_MAX = 1_000_000
 
 
 def copy_database(source: str, target: str, runs: Sequence[int] = ()) -> DatabaseCopy:
-    """Copy these runs, or all, oldest first; a run that is in the target already is refused before any is copied."""
+    """Copy these runs, or all, oldest first. If the target already has one of them, copy none."""
     if not exists(source):
         raise ResileError("no-store", f"there is no database {source}", where=source)
     with closing(open_store(source)) as here, closing(open_store(target)) as there:

@@ -229,7 +229,7 @@ def _verdict(kind: str, failed: list[str], place: _Place) -> dict[str, Any]:
 
 
 def _how_to_end(place: _Place, injected: bool) -> dict[str, Any]:
-    """The steps whose paths led to `end`, and why."""
+    """The steps whose paths led to `end`, and the reasons."""
     came = [name for name in place.ended if place.led.get(name, {"end"}) & {"end"}]
     found: dict[str, Any] = {"from": [*came, *place.failed]}
     written = {name: {arc.step for arc in place.steps[name].arcs} for name in came if name in place.steps}

@@ -1,7 +1,7 @@
 """Finds maps whose items work in one git checkout at the same time: they commit each other's changes.
 
-A map has to have more than one item at a time, no `isolation: worktree`, and an agent or a `git commit` among the steps
-of its items, in a folder that is the same for all of them.
+A map is found if it runs several items at a time without `isolation: worktree`, and if a step of its items is an agent
+or a `git commit` in a folder that all items share.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _runs_side_by_side(flow: Workflow, action: FanOut) -> bool:
 
 
 def _changes_tree(steps: Iterable[Step]) -> bool:
-    """Does one of these steps, or one inside it, commit or run an agent in the folder that the items share?"""
+    """Does one of these steps, or of their inner steps, commit or run an agent in the folder that the items share?"""
     for step in steps:
         if "${item" in step.working_dir:
             continue

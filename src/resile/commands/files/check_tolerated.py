@@ -1,7 +1,7 @@
 """Finds the failures that pass in files of other systems: a step whose failure does not fail the run.
 
-Native files say it themselves (`on_failure: true`, `fail_workflow: false`). The files of other systems keep what their
-systems mean, and a reader of one may not know it: each place gets a notice, once.
+Native files say it themselves (`on_failure: true`, `fail_workflow: false`). The files of other systems keep the meaning
+of their systems, which a reader may not know: each such place gets one notice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COUNTED = ("fail", "stop", "carry_on")
 
 
 def check_tolerated(workflow: Workflow, known: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """A notice for each rule, and each map, by which a failure passes, where the front end has not said it."""
+    """A notice for each rule and each map that lets a failure pass, unless the front end gave one."""
     if workflow.dialect in ("native", "python"):
         return []
     said = {(one.file, one.line) for one in known if one.code == CODE}
@@ -35,7 +35,7 @@ def check_tolerated(workflow: Workflow, known: Iterable[Diagnostic]) -> list[Dia
 
 
 def _passing(step: Step) -> Iterable[tuple[Origin, str]]:
-    """The places by which a failure of a step passes, each with what to say of it."""
+    """The places in the file that let a failure of a step pass, each with the text of its notice."""
     for rule in step.rules:
         if rule.then == "tolerate" or _accepts(rule):
             if rule.when is not None:

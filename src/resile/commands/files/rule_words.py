@@ -1,11 +1,11 @@
-"""A judgement as a rule in the words of another system, whose files Resile reads and does not write.
+"""Words a judgement as a rule of another system, whose files Resile reads but does not write.
 
     Torc      a failure handler: exit codes, and retries
     Prodigy   `retry` with `retry_on`, `on_exit_code`
     Visor     `on_fail.retry`, `continue_on_failure`: for every failure of the step
     NoETL     a policy of `retry` or a case, with a condition on `error`
 
-What a system has no key for is refused, with the reason.
+If a system has no key for a part of the judgement, the module refuses, with the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATTERN_CHARACTERS_MAX = 80
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What the judge decided, in the words of the call; `memory` and `runtime` are zero where they are not given."""
+    """The judge's decision, in the words of the call; `memory` and `runtime` are zero if they are not given."""
 
     word: str
     output: Any = None
@@ -42,7 +42,7 @@ def refusal(message: str, hint: str = "") -> ResileError:
 
 
 def rule_of_system(system: str, step: Step, failure: Failure, verdict: Verdict) -> str:
-    """The lines that answer such a failure in a file of this system, and where they belong."""
+    """The lines that answer such a failure in a file of this system, with the keys around them."""
     if verdict.word == "skip" and verdict.output is not None:
         raise refusal(f"a rule of {_NAMES[system]} can't give an output to a step that failed", "leave --output out")
     if verdict.word == "fail":
@@ -55,7 +55,7 @@ def rule_of_system(system: str, step: Step, failure: Failure, verdict: Verdict) 
 
 
 def pattern_of(failure: Failure) -> str:
-    """A pattern of the message; any number stands for each number in it. Empty where there is nothing to match."""
+    """A pattern of the message in which each number matches any number; empty if there is nothing to match."""
     text = re.sub(r"^exit code \d+(: )?", "", failure.message).splitlines()
     line = text[0][:PATTERN_CHARACTERS_MAX].strip() if text else ""
     pattern = re.sub(r"[0-9]+", r"[0-9]+", re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", line))
@@ -132,7 +132,7 @@ def _in_noetl(step: Step, failure: Failure, verdict: Verdict) -> list[str]:
 
 
 def _noetl_condition(failure: Failure) -> str:
-    """What tells this failure from others: its exit code, else words of its message."""
+    """The condition that tells this failure from others: by its exit code, else by words of its message."""
     if failure.exit_code is not None:
         return f"error.exit_code == {failure.exit_code}"
     words = max(re.split(r"[^A-Za-z ]+", failure.message), key=len).strip()

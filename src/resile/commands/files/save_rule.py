@@ -1,10 +1,10 @@
-"""The rule that makes the decision of a judgement by itself next time, and its place in the workflow file.
+"""Turns a judgement into a rule of the workflow file, which makes the same decision by itself next time.
 
     draft()   parked failure + verdict -> the rule -> the new text of the file, compiled and compared -> RuleDraft
     write()   RuleDraft -> the file, at once and with its mode
 
-A rule in the file of another system is only worded: `text` has it, and nothing is written. Where a verdict can't be
-said as a rule, or the file has no safe place for it, `draft` refuses with the reason.
+For the file of another system, `text` has the rule, and nothing is written. If no rule can express the verdict, or the
+file has no safe place for the rule, `draft` refuses with the reason.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SAYS_LITTLE = (Kind.SPAWN, Kind.CHECK, Kind.CONTRACT)
 
 
 class RuleDraft(Struct, frozen=True):
-    """The rule as text: a difference of the file at `path`, or the rule alone where `path` is empty."""
+    """The rule as text: a difference of the file at `path`, or the rule alone if `path` is empty."""
 
     text: str
     path: str = ""
@@ -99,7 +99,7 @@ def _in_native(workflow: Workflow, ran: Step, failure: Failure, verdict: Verdict
 
 
 def _compile(data: bytes, path: str, workflow: Workflow, rule: str = "") -> Workflow:
-    """The workflow in a text of the file; refused with the first error where it has one."""
+    """Compile a text of the file; raises the first error if there is one."""
     result = compile_text(data, file=workflow.file, folder=os.path.dirname(path), dialect="native")
     if result.workflow is None:
         first = next(found for found in result.diagnostics if found.severity == "error")
@@ -119,7 +119,7 @@ def _only_step(workflow: Workflow, name: str, path: str) -> Step:
 
 
 def _rule(step: Step, failure: Failure, verdict: Verdict) -> tuple[dict[str, Any], str]:
-    """The rule that decides as the judge did, and a remark on what it can't say."""
+    """The rule that decides as the judge did, and a remark on the parts that it can't express."""
     match = _match(failure)
     if verdict.word == "fail":
         return {"then": "fail", **match}, ""
@@ -144,7 +144,7 @@ def _skip(match: dict[str, Any], output: Any) -> dict[str, Any]:
 
 
 def _growth(step: Step, failure: Failure, verdict: Verdict) -> dict[str, Any]:
-    """What the next try has more of, up to what the judge granted; empty where a rule can't grant it."""
+    """The resources that the next try gets more of, up to the judge's grant; empty if a rule can't grant them."""
     has = step.resources
     if has is None:
         return {}
@@ -160,7 +160,7 @@ def _growth(step: Step, failure: Failure, verdict: Verdict) -> dict[str, Any]:
 
 
 def _match(failure: Failure) -> dict[str, Any]:
-    """The matchers of a failure: its code, signal or kind, and a pattern where these say little."""
+    """The matchers of a failure: its code, signal or kind, and a pattern if these say little."""
     if failure.kind == Kind.SIGNAL and failure.signal is not None:
         return {"signals": [signal.Signals(failure.signal).name.removeprefix("SIG")]}
     if failure.kind == Kind.EXIT and failure.exit_code is not None:

@@ -3,8 +3,8 @@
     a row of a table --its kind--> what a value may be: text, duration, mapping …
     _PARTS                         which table a mapping below a key has, and what a list holds
 
-So a key that the reader learns is in the schema with its documentation. The schema knows shapes only: whether a step
-of a name exists is for `resile check`.
+So a key that the reader learns appears in the schema with its documentation. The schema knows only shapes: `resile
+check` finds out whether a named step exists.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAPPING: Schema = {"type": "object"}
 _LIST: Schema = {"type": "array"}
 _SEPARATOR = re.compile(r",? or |, ")
 _CODE_MARK = re.compile(r"`|\[([^\]]*)\]\([^)]*\)")
-# Kinds that are texts: what they must say is for the reader of the key.
+# Kinds that are texts: the reader of the key checks their content.
 _TEXTS = (
     "text", "command", "path", "name", "prompt", "expression", "code", "field", "fields", "url", "template", "type",
     "script", "regular expression", "JSON path", "key", "kind", "word", "step", "permissions", "signal",
@@ -113,7 +113,7 @@ _MODELS, _MODEL_PARTS = msgspec.json.schema_components(
     (Cluster, Function, Query, tuple[Effect, ...]), ref_template="#/$defs/model-{name}"
 )
 
-# What stands below a key, by its name, or by its table and its name where one name has several meanings.
+# The schema below a key: by its name, or by its table and name if the name has several meanings.
 _PARTS: dict[str, Schema] = {
     "steps": _STEPS,
     "setup": _PHASE,
@@ -248,7 +248,7 @@ def _schema_of(table: Table, row: Key) -> Schema:
 
 
 def _part_of(row: Key) -> Schema | None:
-    """What stands below a key whose name has one meaning wherever a mapping or a list may stand."""
+    """The schema below a key, which may be a mapping or a list."""
     part = _PARTS.get(row.name)
     is_plain = row.kind in _ATOMS and row.kind != "mapping"
     return None if part is None or is_plain else part

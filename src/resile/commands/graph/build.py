@@ -1,4 +1,4 @@
-"""From a workflow to a graph: its steps, those inside maps, child workflows and handlers, and the edges between them.
+"""Makes a graph of a workflow: its steps, those inside maps, child workflows and handlers, and the edges between them.
 
     needs      a step waits for another        any      one of several is enough
     next       an arc that may be taken        success  what follows a success
@@ -25,7 +25,7 @@ from resile.model.workflow import Child, FanOut, Noop, Rule, Step, SuccessAction
 from resile.store.server_tables import SharedStore
 
 _INDEX = re.compile(r"\[\d+\]")
-# The status of a step that ran for several items: the first of these that any of them has.
+# A step that ran for several items has the first of these statuses that any of its jobs has.
 _ORDER = ("failed", "pending_failed", "running", "recovering", "terminated", "canceled", "completed", "skipped")
 LABEL_CHARACTERS_MAX = 60
 
@@ -40,9 +40,9 @@ def graph_of_run(store: SharedStore, number: int) -> Graph:
     with store.reading():
         row = row_of(store, number)
         workflow = current_workflow(store, row)
-        # Where the steps have changed since, those of earlier epochs have rows of their own.
+        # If the steps have changed since, the rows of earlier epochs belong to other steps.
         first = fold_log(store, row).scopes[ROOT].first if row.epoch > 1 else 0
-        # A retried item or child has a job for each visit, of which the last tells how things are now.
+        # A retried item or child has a job for each visit; the last one has the present status.
         last = {(job.scope, job.step): job for job in store.jobs(number) if job.id >= first or job.scope != "root"}
         statuses: dict[tuple[str, str], Counter[str]] = {}
         for job in last.values():
@@ -117,7 +117,7 @@ class _Builder:
         ids: dict[str, int],
         scope: str,
     ) -> None:
-        """Add what follows a failure or a success: the steps of a handler, and the steps that it names."""
+        """Add the answer to a failure or a success: the steps of a handler, and the steps that it names."""
         label = shorten(text, LABEL_CHARACTERS_MAX)
         if steps:
             first = self._add_scope(steps, own, scope)[0]

@@ -1,6 +1,6 @@
 """Writes a graph as text, for Graphviz (dot) or for Mermaid; svg.py draws it.
 
-Names of steps are texts of users: each format escapes what it would take for its own marks.
+Users choose the names of steps, so each format escapes the characters that are its own marks.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def inner_steps(graph: Graph) -> dict[int | None, list[GraphStep]]:
 
 
 def text_lines(graph: Graph) -> Iterator[tuple[str, str]]:
-    """A line for each step, under it what follows it and what is inside; each with the status of its step."""
+    """A line for each step with its status; below it the edges that leave it and the steps inside it."""
     inner = inner_steps(graph)
     names = {step.id: step.step for step in graph.steps}
     out: dict[int, list[GraphEdge]] = {}
@@ -80,7 +80,7 @@ def _where_to(edge: GraphEdge, target: str) -> str:
 
 
 def dot(graph: Graph) -> str:
-    """The graph for Graphviz; what is inside a step is a cluster."""
+    """The graph for Graphviz; the steps inside a step are a cluster."""
     inner = inner_steps(graph)
     lines = [f"digraph {_quote(graph.workflow)} {{", "  node [shape=box, style=filled, fillcolor=white];"]
     work: list[GraphStep | str] = list(reversed(inner.get(None, [])))
@@ -109,7 +109,7 @@ def _quote(text: str, second: str = "") -> str:
 
 
 def mermaid(graph: Graph) -> str:
-    """The graph for Mermaid; what is inside a step is a subgraph."""
+    """The graph for Mermaid; the steps inside a step are a subgraph."""
     inner = inner_steps(graph)
     lines = ["flowchart TD"]
     work: list[GraphStep | str] = list(reversed(inner.get(None, [])))

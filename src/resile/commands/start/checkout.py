@@ -1,7 +1,7 @@
-"""What git knows of the caller's folder: the branch, its base, and the files that differ from it.
+"""Reads from git the branch of the caller's folder, its base, and the files that differ from the base.
 
-A Visor file that mentions a pull request, its files or its branch has the input `pull_request`; a run takes its value
-from the checkout when it starts, so that every step, and every later attempt, sees the same.
+A Visor file that mentions a pull request, its files or its branch has the input `pull_request`. The run reads its value
+from the checkout when it starts, so that all steps and later attempts see the same value.
 
     base    `--base`, else the branch of origin, else main or master
     files   what differs from where the branch left its base, with what is not committed and what git does not know

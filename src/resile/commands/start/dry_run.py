@@ -3,8 +3,8 @@
     workflow --> groups: a step comes one group after the last step that it waits for
              --> texts: rendered with the values that are known before the run, inputs and environment
 
-A value that only the run knows stays as it is written. Native texts keep single references; a text of another language
-stays whole if it uses such a value. Secrets are `***`.
+A reference stays as it is written if only the run knows its value. Native texts keep single references; a text of
+another language stays whole if it uses such a value. Secrets are `***`.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class _Planner:
         )
 
     def _render(self, text: str, job: Job | None, render: Callable[[Any], str]) -> str:
-        """The text with the values that are known now; as written where that is not possible."""
+        """The text with the values that are known now, or as it is written if it can't be rendered."""
         if job is None:
             return text
         visible = self._values.of(job)

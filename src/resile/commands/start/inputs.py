@@ -21,7 +21,7 @@ def read_pairs(workflow: Workflow, pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def read_inputs(workflow: Workflow, given: Given, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The values of a run's inputs; those that are not given have their default, or their value of an earlier run.
+    """The values of a run's inputs; inputs that are not given have their default, or their value of an earlier run.
 
     All problems are reported at once.
     """

@@ -1,8 +1,8 @@
-"""`isolation: auto`: whether the items of a map get worktrees, decided once, by the folder in which the run starts.
+"""`isolation: auto`: the folder in which the run starts decides, once, whether the items of a map get worktrees.
 
     the workflow with `auto` --settle_isolation--> with `worktree` in a git checkout that has a commit, else with `none`
 
-The run's definition has the decision, so that a resume, a rerun and `dlq retry` do as the run did.
+The run's definition stores the decision, so that a resume, a rerun and `dlq retry` follow it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resile.model.workflow import Child, FanOut, Step, Workflow
 
 
 def settle_isolation(workflow: Workflow, directory: str) -> tuple[Workflow, bool]:
-    """The workflow with every `auto` decided, the same one if it has none; and whether these became worktrees."""
+    """The workflow with every `auto` decided, the same one if it has none; and whether that means worktrees."""
     inner = steps_within(steps_with_inner_workflows((*workflow.steps, workflow.end)))
     if not any(isinstance(step.action, FanOut) and step.action.isolation == "auto" for step in inner):
         return workflow, False

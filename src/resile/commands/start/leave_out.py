@@ -1,9 +1,9 @@
-"""`run --from`, `--only`, `--skip`: marks the steps that a run leaves out, and refuses what can't do without them.
+"""`run --from`, `--only`, `--skip`: marks the steps that a run leaves out, unless other steps need them.
 
     names of steps --> Choice --leave_out--> the workflow with `left_out` and `begins` on its steps
 
-What is left out counts as done. Refused are a step whose text or code uses the output of a step that is left out, and
-a step that is left out if the conditions on its arcs decide which steps run.
+A step that is left out counts as done. Two calls are refused: if a step that runs uses the output of a step that is
+left out, and if the arcs of a step that is left out have conditions that decide which steps run.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ def _arcs_left(workflow: Workflow, step: Step, is_after: bool, wanted: set[str])
 
 
 def _place(workflow: Workflow, step: Step) -> str:
-    """Where a step stands in its file."""
+    """The place of a step in its file."""
     origin = step.origin
     return f"{origin.file or workflow.file}:{origin.line}:{origin.column}" if origin.line else workflow.file
 
 
 def _refuse_uses(workflow: Workflow, left_out: set[str]) -> None:
-    """Refuse a step that runs and uses the output of one that does not; `end` does without."""
+    """Refuse a step that runs and uses the output of a step that does not; `end` may."""
     from resile.commands.start.uses import Uses
 
     uses = Uses(workflow)

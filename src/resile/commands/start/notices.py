@@ -53,7 +53,7 @@ def warning_lines(warnings: Iterable[Diagnostic], file: str) -> list[str]:
 
 
 def kept_lines(state: State, inputs: Mapping[str, Any], number: int) -> list[str]:
-    """What to know where only the failed steps run with other inputs: completed steps that use these are kept."""
+    """Notices for a rerun of the failed steps with other inputs: it keeps completed steps that use these inputs."""
     import re
 
     from resile.commands.start.uses import texts_of
@@ -77,7 +77,7 @@ def kept_lines(state: State, inputs: Mapping[str, Any], number: int) -> list[str
 
 
 def notices_of(store: Store, row: RunRow, state: State) -> list[str]:
-    """What a caller who takes up an existing run should know: its file has changed, or has warnings."""
+    """Notices for a caller who continues an existing run: its file has changed, or has warnings."""
     workflow = state.workflow
     path = os.path.normpath(os.path.join(row.directory, workflow.file))
     file = workflow.file if row.directory == os.getcwd() else path

@@ -1,4 +1,4 @@
-"""A workflow whose attempts run on blocks of nodes: who says so, whether it can be done here, and how many at once."""
+"""Decides whether attempts run on blocks of nodes, refuses workflows that can't, and computes the capacity."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def _slurm_settings(workflow: Workflow, folder: str) -> ExecutorSettings | None:
 
 
 def _refuse_directory(settings: ExecutorSettings) -> None:
-    """Refuse a path that the scripts of batch systems can't have: a shell reads some of them twice."""
+    """Refuse a path that can't be in the scripts of batch systems, because a shell parses some of them twice."""
     if settings.provider != "local" and not _PLAIN_PATH.fullmatch(settings.directory):
         message = f"`directory` is {settings.directory!r}: the script of a block can't have such a path"
         raise ResileError("value", message, hint="let it have letters, digits and / . _ - + , @ : = % ~ only")
 
 
 def _refuse_requests(settings: ExecutorSettings, shapes: dict[Shape, list[str]]) -> None:
-    """Refuse what blocks of a batch system can't be asked for."""
+    """Refuse requests that a batch system can't give a block."""
     if settings.provider not in ("pbs", "lsf"):
         return
     named = [f"{shape} ({', '.join(steps[:3])})" for shape, steps in shapes.items() if shape.memory_bytes or shape.gpus]
@@ -114,7 +114,7 @@ def _refuse_requests(settings: ExecutorSettings, shapes: dict[Shape, list[str]])
 
 
 def _refuse_nodes(workflow: Workflow, settings: ExecutorSettings) -> None:
-    """Refuse steps that use several nodes where a batch system gives no such blocks."""
+    """Refuse steps that use several nodes if the batch system gives no such blocks."""
     if settings.provider == "slurm":
         return
     for flow in workflows_within(workflow):
@@ -173,7 +173,7 @@ def shapes_of(workflow: Workflow) -> dict[Shape, list[str]]:
 def cluster_capacity(workflow: Workflow, parallel: int | None) -> Capacity:
     """The capacity of an engine whose attempts run elsewhere: all blocks, for each shape.
 
-    Where blocks come on order all steps may wait for them: some wait for blocks that come later than others.
+    If blocks come on order, all steps may wait for blocks at the same time, because blocks come at different times.
     """
     assert workflow.executor is not None
     slots = workflow.executor.slots * len(shapes_of(workflow))

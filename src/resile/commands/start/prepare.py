@@ -1,8 +1,8 @@
-"""From a call to a run that can start: its workflow, its inputs, and the capacity of its engine.
+"""Turns a call into a run that can start: its workflow, its inputs, and the capacity of its engine.
 
     RunCall --load--> leave out steps --> inputs --> capacity --> items and secrets are there: Loaded, inputs, Capacity
 
-Everything that can be refused is refused here, before anything is written.
+All refusals happen here, before anything is written.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _read_inputs(workflow: Workflow, given: Given, before: Mapping[str, Any] | N
 
 
 def _secrets_of(workflow: Workflow) -> dict[str, str]:
-    """The values that must not show, from the caller's environment."""
+    """The values to hide, from the caller's environment."""
     env = environment_of(workflow, os.environ)
     return values_to_hide(load_secrets(workflow, env), env)
 

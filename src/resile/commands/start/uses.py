@@ -1,8 +1,8 @@
-"""Which steps' outputs a step uses: in its texts, its code, its conditions and its arguments, in every language.
+"""Finds the steps whose outputs a step uses: in its texts, code, conditions and arguments, in every language.
 
     ${steps.build.output}   ${version} (captured by build)   outputs.build, outputs['build']   {{ build.rows }}
 
-A name with a default (`${steps.build.output:-none}`) does without, and so do `.status` and `.attempts`.
+A name with a default (`${steps.build.output:-none}`) needs no output; neither do `.status` and `.attempts`.
 """
 
 from __future__ import annotations
