@@ -94,7 +94,7 @@ class AttemptOutput(Struct):
     tail: int | None = None
 
     def parts(self, row: RunRow, stream: Stream, lost: list[str]) -> Iterator[LogPart]:
-        """The attempt's output beyond the bytes already read; if the filter asks for a tail, the first read gives only that."""
+        """The attempt's output beyond the bytes already read; with a tail, the first read gives only the last lines."""
         found = self._parts(row, stream, lost)
         if self.tail is not None:
             found, self.tail = last_lines(found, self.tail), None

@@ -40,7 +40,7 @@ class StoreHandle:
         return self._store
 
     def write(self) -> SharedStore:
-        """The store, open for writing. A missing one is not created: the run that the command is about is not in it."""
+        """The store, open for writing. A missing store is an error, because it can't have the run of the command."""
         return self._open(readonly=not exists(self._db))
 
     def create(self) -> SharedStore:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Hosting(Struct, frozen=True):
-    """How a host drives a run: with the slots of its hub, which it gets by its priority.
+    """How a host drives a run: on slots of its hub, which go to runs by priority.
 
     A run that is new has no attempts yet, and an empty folder.
     """
@@ -88,7 +88,7 @@ def make_executor(
 ) -> Executor:
     """The executor of commands, combined with that of functions if the workflow calls any.
 
-    Steps get the environment `env`, and what the run adds as its `own`.
+    Steps get the environment `env`, and the variables `own` that the run adds.
     """
     settings: _Settings = {
         "label": label(identity, row.id, epoch),
@@ -193,7 +193,7 @@ def _commands_of(executor: Executor) -> Executor:
 
 
 def open_monitor(state: State, folder: str, executor: Executor) -> Monitor | None:
-    """The monitor of an engine's attempts on this machine, where the file asks for samples."""
+    """The monitor of an engine's attempts on this machine; None if the file asks for no samples."""
     if not state.workflow.monitor_seconds:
         return None
     from resile.engine.monitoring.sampler import Monitor

@@ -135,7 +135,7 @@ def _rule(step: Step, failure: Failure, verdict: Verdict) -> tuple[dict[str, Any
 
 
 def _skip(match: dict[str, Any], output: Any) -> dict[str, Any]:
-    """The rule that lets a step count as done; with an output, a command that prints it gives it."""
+    """The rule that lets a step count as done; a command in the rule prints the output, if the judge gave one."""
     if output is None:
         return {"then": "recovered", **match}
     if not isinstance(output, str) or "${" in output or not output.isprintable():
@@ -171,7 +171,10 @@ def _match(failure: Failure) -> dict[str, Any]:
 
 
 def _place(text: Text, workflow: Workflow, step: Step, rule: dict[str, Any], remark: str) -> None:
-    """Add the rule to the step's failure handler, or a handler with it to the file and its name to the step."""
+    """Add the rule to the step's failure handler.
+
+    If it has none, add a handler to the file, and its name to the step.
+    """
     node = mapping_at(text.root, step.origin.line, step.origin.column)
     if node is None:
         raise CannotEdit(f"the step {step.name!r} is not a mapping")

@@ -170,7 +170,7 @@ class Values:
         return made
 
     def env_of(self, job: Job) -> Mapping[str, str]:
-        """The variables that a job's texts and code know; the caller's where its own can't be rendered."""
+        """The variables that a job's texts and code know; only the caller's if those of the job can't be rendered."""
         try:
             added = self.environment(job)
         except ValueRefused:
@@ -280,7 +280,7 @@ class Values:
         if other is None or fan is None or len(path) < 2:
             return MISSING
         if tuple(path[1:]) == ("branches",):
-            # One text: no name of a branch holds a blank.
+            # Join them to one text with blanks, because the name of a branch has no blank.
             return " ".join(self._branch(other, index) for index in self._fanouts.successful(other))
         return self._fanouts.find(path[1:], other, fan)
 

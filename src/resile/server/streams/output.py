@@ -1,7 +1,7 @@
 """The output of one attempt: whole, a range of its bytes, or followed until the attempt ends.
 
-The bytes are read in pieces by the threads that read, so that neither a large log nor a slow reader holds a thread or
-the event loop.
+The reading threads read the bytes in pieces, so that neither a large log nor a slow client holds a thread or the event
+loop.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _find(store: Store, name: AttemptName, stream: Stream) -> _Place:
 
 
 async def send(server: ServerContext, name: AttemptName, stream: Stream, asked: str) -> Response:
-    """The output so far, or the range of it that is asked for."""
+    """Send the output so far, or the range of it that the request names."""
 
     def measure(connection: Connection) -> tuple[_Place, int]:
         """Find the attempt and the size of its output."""

@@ -24,7 +24,7 @@ from psycopg.rows import TupleRow
 from resile.store.errors import StoreError, StoreFull
 from resile.store.postgres.address import Address, wrong_address
 
-# As long as an engine's lease.
+# How long to try to open a lost connection again: as long as an engine's lease lasts.
 PATIENCE_SECONDS = 30.0
 PAUSE_SECONDS_MIN = 0.05
 PAUSE_SECONDS_MAX = 1.0
@@ -128,7 +128,7 @@ class Session:
             self.db.close()
 
     def _open(self) -> Connection:
-        """The connection, made anew where it is lost."""
+        """The connection; opens a new one if it is lost."""
         if self.db.closed:
             self.db = self._connect()
         self._away_since = None
@@ -202,8 +202,8 @@ def connect(address: Address) -> Connection:
 def refuse_pool(db: Connection, address: Address) -> None:
     """Refuse a proxy that gives each transaction another connection.
 
-    A proxy makes up the number of the process that it names at the start. One that pools by transaction gives the
-    connection that this session has just used to the next one that asks, or the two in turn.
+    A proxy invents the process number that it sends at the start. If it pools by transaction, it gives the connection
+    that this session has just used to the next client that asks, or gives each client both connections in turn.
     """
     served_by = {_server_pid(db)}
     if served_by == {db.info.backend_pid}:
@@ -217,7 +217,7 @@ def refuse_pool(db: Connection, address: Address) -> None:
             others |= {_server_pid(other), _server_pid(other)}
             moved = len(served_by) != 1 or len(others) != 1 or served_by == others
         except errors.ProtocolViolation:
-            # One that pools by statement has no transactions.
+            # A proxy that pools by statement has no transactions.
             moved = True
     if moved:
         raise StoreError(

@@ -292,7 +292,7 @@ class SqliteStore:
             return self._db.total_changes() - before
 
     def delete_run(self, lease: Lease) -> None:
-        # Before the rows are deleted: a witness that still has the run would report its events as lost.
+        # Forget the run before its rows are deleted: a witness that still has it would report its events as lost.
         self._witness.forget(lease.run)
         with self._writing():
             leases.check_holder(lease.run, rows.lease_of(self._db, lease.run), lease.token)
@@ -364,7 +364,7 @@ class SqliteStore:
             return number
 
     def requests(self, run: int, after: int = 0) -> list[Request]:
-        # On the writing connection: the reading one shows an old snapshot while a stream is half read.
+        # Read on the writing connection, because the reading one shows an old snapshot while a stream is half read.
         which = "run = ?" if run else "run > ?"
         question = f"SELECT {encoding.REQUEST} FROM requests WHERE {which} AND NOT taken AND id > ? ORDER BY id"
         self._witness.check()
@@ -455,7 +455,7 @@ class SqliteStore:
     def _read(
         self, db: apsw.Connection, convert: Callable[[Any], T], sql: str, values: tuple[str | bytes | int, ...]
     ) -> Iterator[T]:
-        """The converted rows of a query on one connection; a row that can't be converted is damage."""
+        """The converted rows of a query on one connection; raises StoreDamaged for a row that can't be converted."""
         try:
             for row in db.execute(sql, values):
                 yield convert(row)
