@@ -76,7 +76,7 @@ class _Task(Struct, frozen=True):
 
 
 def preview(store: Store, call: RedriveCall) -> RedrivePreview:
-    """The items that a redrive would run; refused where the redrive would be refused."""
+    """The items that a redrive would run; refused if the redrive would be refused."""
     row = row_of(store, call.run)
     state = fold_log(store, row)
     begun = _interrupted_task_of(row, state, call)
@@ -172,7 +172,7 @@ def _interrupted_task_of(row: RunRow, state: State, call: RedriveCall) -> _Task 
 
 
 def _begin_redrive(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task | None:
-    """Write the items of a new redrive; None where no letter is selected."""
+    """Write the items of a new redrive; None if no letter is selected."""
     _refuse_unended(row, state)
     fans = _one_map(store, row, state, call)
     if not fans:
@@ -231,7 +231,7 @@ def _groups(
 
 
 def _one_map(store: Store, row: RunRow, state: State, call: RedriveCall) -> list[LetterCount]:
-    """The fan-outs of the one map that is selected; refused where several match, or where its scopes are unknown."""
+    """The fan-outs of the one map that is selected; refused if several match, or if its scopes are unknown."""
     found = fan_outs(store, row, call.step)
     # An older version stored the letters of an inner map without the scopes around it.
     fans = [fan for fan in found if fan.scope]
@@ -252,7 +252,7 @@ def _one_map(store: Store, row: RunRow, state: State, call: RedriveCall) -> list
 
 
 def _known_fans(store: Store, row: RunRow, state: State, fans: list[LetterCount]) -> list[LetterCount]:
-    """The fan-outs whose jobs the run still has; refused where it has none of them.
+    """The fan-outs whose jobs the run still has; refused if it has none of them.
 
     If the file has other steps, `rerun --changed` gives jobs new numbers: then older letters belong to no job.
     """

@@ -45,7 +45,7 @@ SCRIPTS, CALLS, HEAD = "scripts", "functions", "head"
 ARGUMENT_BYTES_MAX = 128 * 1024 - 1
 # Runs a command with a file on standard input: $0 is the file, the rest the command.
 _FROM_FILE = b'exec "$@" < "$0"'
-# Actions that may name files that they read; those that name no variable of the environment; those that are commands.
+# Actions that may name files to read; actions that name no variable of the environment; actions that are commands.
 _NAME_FILES = frozenset((Python, Query, FanOut))
 _NAME_NOTHING = frozenset((Noop, Function))
 _COMMANDS = frozenset((Shell, Validate))

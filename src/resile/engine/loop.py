@@ -425,7 +425,7 @@ class Engine:
             self._answer(order, answer)
 
     def _answer(self, order: actions.Question, take: Take) -> None:
-        """Answer a question of the core; one that can't be answered stops the run, and the next engine answers it."""
+        """Answer a question of the core. If that is impossible, stop the run; the next engine answers the question."""
         try:
             event = take()
         except ResileError as problem:
@@ -470,7 +470,7 @@ class Engine:
             self._launches.append(launch)
 
     def _kill(self, order: actions.KillAttempt) -> None:
-        """End an attempt; one that is still being prepared never starts."""
+        """End an attempt; an attempt that is still being prepared never starts."""
         if self._evaluations is not None and self._evaluations.drop(("start", order.job, order.attempt)):
             self._withdraw(order.job, order.attempt)
             return

@@ -80,7 +80,7 @@ def _judged_by_agents(store: SharedStore, run: int) -> int:
 
 
 def _problem(state: State, run: int, decision: Decision, earlier: Sequence[Decision], left: int) -> str:
-    """Why a decision can't be carried out; empty where it can."""
+    """Why a decision can't be carried out; empty if it can."""
     if any(decision.job == other.job for other in earlier):
         return f"job {decision.job} is decided twice"
     if len(earlier) >= left:

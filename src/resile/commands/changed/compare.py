@@ -1,10 +1,10 @@
 """Finds the steps that must run again: those that changed since an earlier run, and all steps below them.
 
     new       the earlier file did not have it, or it did not complete
-    command   what it does, or its environment, is not the same any more (shape.py)
-    reads     the contents of what it reads are not the same any more
-    outputs   a file that it wrote is missing, or what it printed is lost
-    needs     a step that it needs runs again, or it needs others than before
+    command   its command (shape.py) or its environment has changed
+    reads     the contents of a file that it reads have changed
+    outputs   a file that it wrote is missing, or its output is lost
+    needs     a step that it needs runs again, or it needs other steps than before
 
 A step without `reads` and `outputs` depends on the steps that it needs, so it also changes when its needs change.
 """

@@ -35,7 +35,7 @@ _WORDS = {"next": "then", "success": "on success", "failure": "on failure"}
 
 
 def status_text(step: GraphStep) -> str:
-    """The status of a step, with the counts of its items; empty where it has none."""
+    """The status of a step, with the counts of its items; empty if it has no status."""
     if not step.counts:
         return STATUS_WORDS.get(step.status, step.status)
     return ", ".join(f"{number} {STATUS_WORDS.get(status, status)}" for status, number in step.counts.items())

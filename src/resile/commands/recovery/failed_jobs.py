@@ -73,7 +73,7 @@ def _failures_inside(store: SharedStore, run: int, state: State, host: Job) -> I
         steps = {step.name: step for step in action.steps}
         fan = state.fans.get(host.id)
         for letter in store.letters(run, fan_name(state, host)):
-            # A letter from before the items were listed is of an earlier epoch: its item may be fine by now.
+            # A letter from before the items were listed is of an earlier epoch: its item may have succeeded since.
             is_of_now = fan is not None and letter.last_at >= fan.listed_at
             failure = letter.history[-1] if letter.history and is_of_now else None
             if failure is not None and failure.step in steps and failure.job:

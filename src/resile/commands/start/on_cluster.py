@@ -25,7 +25,7 @@ INSTALL = "pip install 'resile[cluster]'"
 
 
 def place_on_cluster(workflow: Workflow, path: str | None, folder: str | None = None) -> Workflow:
-    """The workflow with the executor of a file, its own, or Slurm; refused where it can't run.
+    """The workflow with the executor of a file, its own, or Slurm; refused if it can't run.
 
     A workflow that schedules nodes itself runs on Slurm if that is here and there is a `folder` for output.
     """
@@ -65,9 +65,9 @@ def _comes_on_order(workflow: Workflow, settings: ExecutorSettings) -> bool:
 
 
 def _slurm_settings(workflow: Workflow, folder: str) -> ExecutorSettings | None:
-    """The settings of a workflow that schedules nodes itself, where Slurm is; None where it is not.
+    """The settings of a workflow that schedules nodes itself; None if this machine has no Slurm.
 
-    Where Slurm is, but can't be used, the jobs must not start on a login node by mistake.
+    If Slurm is here but can't be used, refuse: the jobs must not start on a login node by mistake.
     """
     import shutil
     from importlib.util import find_spec

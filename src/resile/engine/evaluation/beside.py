@@ -173,7 +173,7 @@ class Evaluations:
                 self.deadline = holds_until
                 break
         for task in ended:
-            # What `done` of one does may have dropped another.
+            # The `done` of one evaluation may have dropped another.
             if task.take is not None and self._tasks.get(task.key) is task:
                 del self._tasks[task.key]
                 task.done(task.take)

@@ -69,7 +69,7 @@ def _limits(schema: dict[str, Any], value: Any, where: str) -> str:
 
 
 def _mismatch(pattern: str, value: str, where: str) -> str:
-    """Why a text does not match a pattern; one that may go back in the text is matched in a process with limits."""
+    """Why a text does not match a pattern; a pattern that may backtrack runs in a process with limits."""
     import re
 
     from resile.languages.bounded import TooMuch, call_bounded

@@ -47,7 +47,7 @@ class Digests:
         self._known: dict[str, Known] = {}
 
     def of(self, paths: Iterable[str]) -> dict[str, str]:
-        """The digest of each path, as hex; empty where there is no file or folder, or it can't be read."""
+        """The digest of each path, as hex; empty if the file or folder does not exist or can't be read."""
         wanted = list(paths)
         found = self._digests_of(wanted)
         if len(found) < len(wanted):

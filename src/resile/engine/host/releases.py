@@ -56,7 +56,7 @@ class Releases:
             self._waiting = [entry for entry in self._waiting if entry[0].run in self._closing]
 
     def _note_closed(self) -> None:
-        """Forget the runs that are closed by now; log those whose blocks could not be closed."""
+        """Forget the runs whose closing is over; log those whose blocks could not be closed."""
         for run in [run for run, closing in self._closing.items() if closing.done()]:
             error = self._closing.pop(run).exception()
             if error is not None:

@@ -65,7 +65,7 @@ class Monitor:
                 self._thread.start()
 
     def _end(self, job: int, attempt: int) -> None:
-        """Store the series of an attempt; one that was never seen has none."""
+        """Store the series of an attempt, if it was ever sampled."""
         with self._lock:
             found = [pid for pid, watched in self._watched.items() if watched[:2] == (job, attempt)]
             watched = self._watched.pop(found[0])[2] if found else None

@@ -30,7 +30,7 @@ class OwnLease:
         self.next_renewal = clock.now() + LEASE_SECONDS / 3
 
     def keep(self) -> None:
-        """Renew the lease in time; raises LeaseHeld if another engine has the run by now."""
+        """Renew the lease in time; raises LeaseHeld if another engine has taken the run."""
         now = self._clock.now()
         if now >= self.next_renewal:
             self.next_renewal = now + LEASE_SECONDS / 3

@@ -29,7 +29,7 @@ class StepTokens:
         self._key = key
 
     def token_for(self, run: int, workflow: Workflow) -> str:
-        """The token of the steps of a run; empty where they can't call `torc`."""
+        """The token of the steps of a run; empty if they can't call `torc`."""
         return self.make(run) if workflow.dialect == "torc" else ""
 
     def make(self, run: int) -> str:

@@ -139,7 +139,7 @@ async def retry_job(request: Request) -> TorcJob:
 
 
 def _refuse_retry(connection: Connection, request: Request, epoch: int, most: int) -> TorcJob:
-    """The job to retry; refused where its engine would refuse it, which decides again when it gets the request."""
+    """The job to retry; refused if its engine would refuse it. The engine decides again when it gets the request."""
     job = _job(connection, request.number("id"))
     current = row_of(connection.store, job.workflow_id).epoch
     if epoch != current:

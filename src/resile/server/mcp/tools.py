@@ -95,7 +95,7 @@ TOOLS_BY_NAME = {tool.name: tool for tool in TOOLS}
 
 
 def tools_for(toolbox: Toolbox) -> list[Tool]:
-    """The tools that an agent may call, including those of which it may call only the dry run."""
+    """The tools that an agent may call, including tools whose dry run alone it may call."""
     return [tool for tool in TOOLS if rights_of(tool.name) <= toolbox.rights]
 
 

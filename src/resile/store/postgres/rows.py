@@ -183,7 +183,7 @@ def to_run(row: Sequence[Any]) -> RunRow:
 
 
 def to_lease(row: Sequence[Any] | None) -> Lease | None:
-    """Decode the columns LEASE; None where no engine has it."""
+    """Decode the columns LEASE; None if no engine has the lease."""
     return None if row is None or row[1] is None else Lease(*row)
 
 

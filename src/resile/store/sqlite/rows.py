@@ -94,7 +94,7 @@ def to_run(row: Sequence[Any]) -> RunRow:
 
 
 def lease_of(db: apsw.Connection, run: int) -> Lease | None:
-    """The stored lease of a run, even if it is free by now."""
+    """The stored lease of a run, even if it no longer holds the run."""
     found = db.execute(SELECT_LEASE, (run,)).get
     return None if found is None else Lease(*found)
 
