@@ -1,6 +1,6 @@
 """Tells how far batches are durable: by a ticket number and an error, and for a writer by a descriptor to poll.
 
-Tickets what every part of a writer counts
+Tickets    what every part of a writer counts
 Progress   a writer of its own, with the descriptor
 Share      the part of one run in a writer that many runs share: an error of one stops no other
 """

@@ -3,7 +3,7 @@
 oom        by kind, or its peak reached what was granted
 timeout    by kind, or it ran for 98 % of its time limit
 lost       by kind
-transient a rule of the step retries this failure by name, or most failures like it passed later
+transient  a rule of the step retries just such failures, or most failures like it passed later
 unknown    everything else
 """
 
