@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from resile.dialects.compile import compile_text
+from resile.model.builtin_actions import Collect, Computed
 from resile.model.workflow import Agent, Child
 from tests.dialects.visor.flows import VisorFlows, compiled
 from tests.runs.ladder.flows import Ran
@@ -194,3 +195,15 @@ def test_a_called_workflows_model_is_its_own() -> None:
     (inner,) = (step.action for step in child.workflow.steps)
     assert isinstance(inner, Agent)
     assert (inner.command[2:], after.command[2:]) == (("--model", "small"), ())
+
+
+def test_a_template_beside_code_is_not_used() -> None:
+    """`value_js` gives the output, and a warning says that `value` does not."""
+    outputs = 'outputs: [{name: x, value: "{{ one }}", value_js: "2"}, {name: y, value: "{{ one }}"}]'
+    workflow, found = compiled(f'version: "1"\nid: w\n{outputs}\nsteps: {{a: {{type: noop}}}}\n')
+    assert workflow is not None
+    assert workflow.end is not None
+    assert workflow.end.action == Collect((Computed("x", code="2"), Computed("y", "{{ one }}")))
+    assert [line for line in found if "value_js" in line] == [
+        "warning: `value` is not used, because `value_js` gives the value"
+    ]

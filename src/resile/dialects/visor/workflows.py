@@ -156,8 +156,9 @@ def read_outputs(reading: VisorReading, fields: dict[str, Any]) -> dict[str, Any
         ):
             reading.report.error("value", "an output needs `name`, and `value` or `value_js`", item)
         elif "name" in given:
-            text = given.get("value", "")
-            found[given["name"]] = {"code": given["value_js"], "template": text} if "value_js" in given else text
+            if "value" in given and "value_js" in given:
+                reading.report.warning("not-used", "`value` is not used, because `value_js` gives the value", item)
+            found[given["name"]] = {"code": given["value_js"]} if "value_js" in given else given.get("value", "")
     if node is not None and not isinstance(node, Sequence) and not is_null(node):
         wrong(reading, node, "a list of outputs")
     mapping: Node | None = fields.get("output_mapping")
