@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.languages.shell.computed import Names, is_computed
+from resile.languages.shell.computed import Names, is_brace_list, is_computed
 from resile.languages.shell.flow import INPUT, Flow, names_counted, names_looked_up, names_repeated, variables_in
 from resile.languages.shell.interpreters import COMPUTED, code_words, is_suspect, reader_of_input, runs_files
 from resile.languages.shell.rules import ASSIGNMENT, SUSPECTS, Rules, Shell, Verdict, Word, without_quotes
@@ -28,7 +28,8 @@ _NUMBER = Verdict("number")
 _CALM = Verdict("calm")
 # A command whose name is computed, and expansions that read a variable's value again.
 _EXPANDED = re.compile(
-    r"(?:^|[;&|{}\n(`]|\b(?:then|do|else|if|elif|while|until|exec|command|time)\s)\s*[\"]?[$`]|\$\{!|@P\}|\$\{\("
+    r"(?:^|[;&|{}\n(`]|\b(?:then|do|else|if|elif|while|until|exec|command|time)\s)"
+    r"\s*(?:[\"]?[$`]|\{[^\s,{}]*,)|\$\{!|@P\}|\$\{\("
 )
 _NO_QUOTES = str.maketrans("()<>`", "     ", "\\'\"")
 _SEPARATORS = str.maketrans("/=;&|{}", "       ")
@@ -156,7 +157,7 @@ class Judge:
                 self._find_code(simple, resolved, resolved.texts[resolved.first :])
             if not known:
                 for at, piece in simple.values:
-                    if at >= rules.words[rules.first].end:
+                    if at >= rules.words[rules.first].end or is_brace_list(rules.command):
                         self._mark(piece, COMPUTED)
 
     def _judge_flow(self, every: list[Rules], counted: set[str], stretches: list[tuple[int, int]]) -> None:

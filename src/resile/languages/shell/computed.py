@@ -1,4 +1,4 @@
-"""Commands whose name is computed, as `$cmd` or `$(command -v sh)`, and what the text says that they are."""
+"""Commands whose name is computed, as `$cmd`, `$(command -v sh)` or `{eval,x}`, and what the text says they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ _ACTIVE = frozenset("$`")
 def is_computed(command: str) -> bool:
     """Is the name of a command, without its folders, the result of an expansion?"""
     folders, _, name = command.rpartition("/")
-    return not _ACTIVE.isdisjoint(name) or ("$(" in folders and name.endswith(")"))
+    return not _ACTIVE.isdisjoint(name) or ("$(" in folders and name.endswith(")")) or is_brace_list(command)
+
+
+def is_brace_list(command: str) -> bool:
+    """Does bash make several words of the name of a command, the first of which is the command?"""
+    return command.startswith("{") and "," in command
 
 
 class Names:
