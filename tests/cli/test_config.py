@@ -94,6 +94,38 @@ def test_database_and_output_of_the_project(place: Place, tmp_path: Path) -> Non
     assert place.values("--db", "other.db")["db"] == ("other.db", "flag")
 
 
+def test_the_server_of_the_user(place: Place) -> None:
+    """The user's own file may name one; $RESILE_SERVER wins over it, and so does a database of the project."""
+    mine = place.write("server = 'http://127.0.0.1:1'\n", user=True)
+    assert place.values()["server"] == ("http://127.0.0.1:1", mine)
+    error = place.program.json("ls", code=2)["error"]
+    assert (error["code"], "http://127.0.0.1:1" in error["message"]) == ("server-unreachable", True)
+    error = place.program.json("resources", "1", code=2)["error"]
+    assert error["message"] == f"`resile resources` works on a database, and {mine} names a server"
+    assert error["hint"] == f"name the database with --db, or change {mine}"
+    assert place.program.json("ls", "--db", "other.db")["runs"] == []
+    place.program.env["RESILE_SERVER"] = "http://127.0.0.1:2"
+    assert place.values()["server"] == ("http://127.0.0.1:2", "$RESILE_SERVER")
+    del place.program.env["RESILE_SERVER"]
+    place.write("db = 'runs.db'\n")
+    assert place.values()["server"] == ("", "default")
+    assert place.program.json("ls")["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("server = 'localhost'", "`server` is an address, not 'localhost'"),
+        ("server = 8700", "`server` is a text, not 8700"),
+        ("db = 'a.db'\nserver = 'http://127.0.0.1:1'", "`db` and `server` exclude each other"),
+    ],
+)
+def test_servers_that_are_none(place: Place, text: str, message: str) -> None:
+    """The user's file is refused with exit 2."""
+    path = place.write(text, user=True)
+    assert place.program.json("ls", code=2)["error"]["message"] == f"{path}: {message}"
+
+
 def test_the_number_of_steps_at_once(place: Place) -> None:
     """`max_parallel` counts where the workflow says nothing; the workflow and the flag win over it."""
     steps = "steps: {a: {shell: 'true'}, b: {shell: 'true'}}\n"
@@ -125,8 +157,12 @@ def test_the_agent_of_the_project(place: Place) -> None:
     ("text", "message", "hint"),
     [
         ("max_paralel = 2", "there is no key `max_paralel`", "did you mean `max_parallel`?"),
-        ("zzz = 2", "there is no key `zzz`", "keys: db, output, max_parallel, agent, executor"),
-        ("[server]\nurl = 'x'", "`server`: a file names no server, because your token would go to it", None),
+        ("zzz = 2", "there is no key `zzz`", "keys: db, output, server, max_parallel, agent, executor"),
+        (
+            "server = 'http://127.0.0.1:1'",
+            "`server`: the file of a project names no server, because your token would go to it",
+            "take it out; ~/.config/resile/config.toml, RESILE_SERVER or --server names one",
+        ),
         ("notify = []", "`notify`: this version of Resile sends no alerts", None),
         ("[retention]\ndays = 3", "`retention`: this version of Resile deletes no runs by itself", None),
         ("executor = 'slurm'", None, "executor = 'local', or leave it out"),
@@ -179,7 +215,8 @@ def test_what_a_person_reads(place: Place) -> None:
     path = place.write("max_parallel = 3\n")
     lines = place.program.call("config", code=0).stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(KEYS)
-    assert lines[2].split() == ["max_parallel", "=", "3", path]
+    assert lines[2].split() == ["server", "=", "-", "default"]
+    assert lines[3].split() == ["max_parallel", "=", "3", path]
 
 
 @pytest.mark.skipif(

@@ -8,8 +8,6 @@ knows `--name value`, `--name=value`, `-x`, and `--` before words that only look
 
 from __future__ import annotations
 
-import os
-
 from resile.cli.grammar import COMMON, WHOLE_MAX, Argument, Command, Option
 from resile.cli.settings import Settings
 from resile.cli.table import ALIASES, COMMANDS_BY_NAME, FAMILIES, RENAMED
@@ -163,13 +161,13 @@ class Call:
 
     @property
     def server(self) -> str:
-        """The server of --server, else of $RESILE_SERVER unless --db is given; empty for commands on a database.
+        """The server of --server, else of the configuration unless --db is given; empty for commands on a database.
 
         A command that has an option --server of its own knows what it means.
         """
         if any(option.key == "server" for option in self.command.options):
             return ""
-        return self.text("server") or ("" if self.db else os.environ.get("RESILE_SERVER", ""))
+        return self.text("server") or ("" if self.db else str(self.settings.values.get("server", "")))
 
     @property
     def db(self) -> str | None:

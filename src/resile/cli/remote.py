@@ -22,7 +22,7 @@ _LOCAL_OPTIONS = {
 
 
 def refuse_local(call: Call) -> None:
-    """Refuse a command, or an option of it, that a server does not answer; $RESILE_SERVER alone means only others."""
+    """Refuse what a server does not answer; a server of the configuration is only for the commands that it answers."""
     name = call.command.name
     if call.db:
         raise refusal("--server and --db exclude each other", "a server has a database of its own")
@@ -30,8 +30,9 @@ def refuse_local(call: Call) -> None:
         if call.text("server"):
             raise refusal(f"`resile {name}` works on this machine, not through a server", "leave out --server")
         if name in _OF_DATABASE:
-            hint = "name the database with --db, or unset RESILE_SERVER"
-            raise refusal(f"`resile {name}` works on a database, and RESILE_SERVER names a server", hint)
+            source = call.settings.sources["server"].removeprefix("$")
+            hint = f"name the database with --db, or {'unset' if source == 'RESILE_SERVER' else 'change'} {source}"
+            raise refusal(f"`resile {name}` works on a database, and {source} names a server", hint)
         return
     for option, hint in _LOCAL_OPTIONS.items():
         if call.flag(option):

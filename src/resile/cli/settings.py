@@ -23,16 +23,16 @@ PROJECT_FILE = "resile.toml"
 VARIABLES = {
     "db": "RESILE_DB",
     "output": "RESILE_OUTPUT_DIR",
+    "server": "RESILE_SERVER",
     "max_parallel": "RESILE_MAX_PARALLEL",
     "agent": "RESILE_AGENT",
 }
 # The parts of the configuration that this version lacks, with what there is instead.
 _MISSING = {
-    "server": ("a file names no server, because your token would go to it", "RESILE_SERVER or --server names one"),
     "notify": ("this version of Resile sends no alerts", "a step called `end` can send a message"),
     "retention": ("this version of Resile deletes no runs by itself", "`resile prune --older-than 30d` does"),
 }
-KEYS = ("db", "output", "max_parallel", "agent", "executor")
+KEYS = ("db", "output", "server", "max_parallel", "agent", "executor")
 EXECUTOR = "local"
 _ADDRESSES = ("memory:", ":memory:")
 _SQLITE = "sqlite:///"
@@ -49,7 +49,9 @@ class Settings:
         self.sources: dict[str, str] = {}
 
     def add(self, key: str, value: Any, source: str) -> None:
-        """Set a value, over that of an earlier source."""
+        """Set a value, over that of an earlier source. A database takes the place of a server."""
+        if key == "db":
+            self.values.pop("server", None)
         self.values[key] = value
         self.sources[key] = source
 
@@ -57,9 +59,9 @@ class Settings:
 def load_settings() -> Settings:
     """Read the configuration; raises a ResileError for what it does not know."""
     settings = Settings()
-    for path in (_user_file(), _project_file()):
+    for path, is_own in ((_user_file(), True), (_project_file(), False)):
         if path:
-            _add_file(settings, path)
+            _add_file(settings, path, is_own)
     for key, name in VARIABLES.items():
         given = os.environ.get(name)
         if given:
@@ -95,8 +97,8 @@ def _project_file() -> str:
         folder = above
 
 
-def _add_file(settings: Settings, path: str) -> None:
-    """Add the values of one file."""
+def _add_file(settings: Settings, path: str, is_own: bool) -> None:
+    """Add the values of one file; the user's own file may name a server, to which the user's token goes."""
     import tomllib
 
     try:
@@ -107,7 +109,14 @@ def _add_file(settings: Settings, path: str) -> None:
         raise _refusal(path, f"it is no TOML: {error}", "such as max_parallel = 4") from error
     except OSError as error:
         raise _refusal(path, f"it can't be read: {error.strerror}", "may you read it?") from error
+    if "db" in found and "server" in found:
+        raise _refusal(path, "`db` and `server` exclude each other", "a server has a database of its own")
     for key, value in found.items():
+        if key == "server" and not is_own:
+            message = "`server`: the file of a project names no server, because your token would go to it"
+            raise _refusal(
+                path, message, "take it out; ~/.config/resile/config.toml, RESILE_SERVER or --server names one"
+            )
         if key in _MISSING:
             message, hint = _MISSING[key]
             raise _refusal(path, f"`{key}`: {message}", f"take it out; {hint}")
@@ -133,6 +142,10 @@ def _check(path: str, key: str, value: Any) -> Any:
         return _check_agent(path, value)
     if not isinstance(value, str) or not value.strip():
         raise _refusal(path, f"`{key}` is a text, not {value!r}", "")
+    if key == "server":
+        if not value.startswith(("http://", "https://")):
+            raise _refusal(path, f"`{key}` is an address, not {value!r}", f"{key} = 'http://127.0.0.1:8700'")
+        return value
     if key == "executor":
         if value != EXECUTOR:
             message = (

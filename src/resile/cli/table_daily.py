@@ -172,8 +172,9 @@ CONFIG = Command(
     "show each value of the configuration and its source",
     about=(
         "Values come from resile.toml in this folder or the nearest one above, then from ~/.config/resile/config.toml; "
-        "the variables RESILE_DB, RESILE_OUTPUT_DIR, RESILE_MAX_PARALLEL and RESILE_AGENT win over files, and options "
-        "over all. Keys: db, output, max_parallel, agent, executor. Paths are relative to the folder of their file."
+        "the variables RESILE_DB, RESILE_OUTPUT_DIR, RESILE_SERVER, RESILE_MAX_PARALLEL and RESILE_AGENT win over "
+        "files, and options over all. Keys: db, output, server (in your own file only), max_parallel, agent, executor. "
+        "Paths are relative to the folder of their file."
     ),
     options=(
         Option("--output DIR", "as in `run`", kind="folder"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from resile.cli.commands.run import drive_run
@@ -32,7 +31,7 @@ def mcp(call: Call) -> int:
     rights: list[Right] = ["read"]
     rights += ["judge"] if call.flag("allow-judge") else []
     rights += ["run"] if call.flag("allow-run") else []
-    url = call.text("server") or os.environ.get("RESILE_SERVER")
+    url = call.text("server") or call.settings.values.get("server")
     quota = call.whole("judge-quota")
     if url:
         if quota is not None:

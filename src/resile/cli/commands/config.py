@@ -30,6 +30,8 @@ def _value(call: Call, key: str) -> ConfigValue:
             return ConfigValue(key, default_path(), "default")
         case "output":
             return ConfigValue(key, default_output(call.database), "default")
+        case "server":
+            return ConfigValue(key, "", "default")
         case "max_parallel":
             return ConfigValue(key, measure(None, None, None, None).parallel, "default")
         case "agent":
@@ -40,7 +42,7 @@ def _value(call: Call, key: str) -> ConfigValue:
 
 def _lines(document: Configuration, page: Page) -> Iterator[str]:
     """A line for each value."""
-    rows = [[found.key, escape(str(found.value)), escape(found.source)] for found in document.values]
+    rows = [[found.key, escape(str(found.value)) or "-", escape(found.source)] for found in document.values]
     sizes = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for key, value, source in rows:
         yield f"{key:<{sizes[0]}} = {value:<{sizes[1]}}  {page.paint('dim', source)}"
