@@ -6,7 +6,7 @@ from resile.cli.parse import Call
 from resile.errors import ResileError
 
 PORT = 8700
-_PACKAGES = ("starlette", "uvicorn", "prometheus_client")
+_PACKAGES = ("starlette", "uvicorn", "httptools", "prometheus_client")
 
 
 def serve(call: Call) -> int:
