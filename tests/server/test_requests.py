@@ -19,6 +19,15 @@ _CHUNKED = (
 )
 
 
+def _read_all(client: socket.socket) -> bytes:
+    """What the server sends until the connection ends."""
+    answer = bytearray()
+    with suppress(ConnectionError):
+        while part := client.recv(65_536):
+            answer += part
+    return bytes(answer)
+
+
 def test_a_wrong_method_names_the_right_ones(api: Api) -> None:
     """405 with `Allow`."""
     answer = api.call("PUT", f"{API}/runs")
@@ -132,11 +141,8 @@ def test_a_head_that_never_ends_is_refused(api: Api, head: bytes, rest: bytes) -
             client.sendall(head.replace(b"{own}", f"127.0.0.1:{api.port}".encode()))
             for _ in range(100):
                 client.sendall(rest)
-        answer = bytearray()
-        with suppress(ConnectionError):
-            while part := client.recv(65_536):
-                answer += part
-    assert answer.startswith(b"HTTP/1.1 400 "), bytes(answer[:200])
+        answer = _read_all(client)
+    assert answer.startswith(b"HTTP/1.1 400 "), answer[:200]
     assert api.get("/version").status == 200
 
 
@@ -157,11 +163,26 @@ def test_a_large_body_may_be_followed_by_another_request(api: Api) -> None:
     second = b"GET /healthz HTTP/1.1\r\n" + own + b"Connection: close\r\n\r\n"
     with socket.create_connection(("127.0.0.1", api.port), timeout=60) as client:
         client.sendall(first + f"Content-Length: {len(body)}\r\n\r\n".encode() + body + second)
-        answer = bytearray()
-        while part := client.recv(65_536):
-            answer += part
+        answer = _read_all(client)
     assert answer.count(b"HTTP/1.1 200 OK") == 2
     assert answer.endswith(b'{"status":"ok"}')
+
+
+def test_requests_may_come_before_the_answer_to_the_first(api: Api) -> None:
+    """The server answers fifty requests that come at once, and closes the connection if there are thousands."""
+    request = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{api.port}\r\n\r\n".encode()
+    last = request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    with socket.create_connection(("127.0.0.1", api.port), timeout=60) as client:
+        client.sendall(request * 49 + last)
+        assert _read_all(client).count(b"HTTP/1.1 200 ") == 50
+    with socket.create_connection(("127.0.0.1", api.port), timeout=60) as client:
+        with suppress(ConnectionError):
+            for _ in range(100):
+                client.sendall(request * 1_000)
+        answers = _read_all(client)
+    assert b"HTTP/1.1 400 " in answers
+    assert answers.count(b"HTTP/1.1 200 ") < 2_000
+    assert api.get("/version").status == 200
 
 
 def test_a_workflow_with_errors_is_refused_with_all_of_them(api: Api) -> None:

@@ -6,10 +6,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # The request line and all headers together, and the trailers of a chunked body.
 HEAD_BYTES_MAX = 64 * 1024
+# How many requests of a connection may wait for the answer to an earlier one.
+PIPELINED_MAX = 64
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """Answers 400 and closes the connection if a head is too large, or names two hosts.
+    """Answers 400 and closes the connection if a head is too large or names two hosts, or if too many requests wait.
 
     The parser keeps incomplete data, for example a header without an end. So the connection counts the bytes that came
     in since the parser last handed over a complete part of a request, and the bytes of all headers.
@@ -48,6 +50,8 @@ class BoundedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Hand the request over."""
         self._kept_bytes = 0
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise ValueError("too many requests came before the answer to the first")
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
