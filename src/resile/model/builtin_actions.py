@@ -125,7 +125,7 @@ class Effect(Struct, frozen=True, omit_defaults=True, kw_only=True):
     `unless` are further conditions. `enter` stores a variable when the step starts; `set`, and `append`, `extend` and
     `merge`, which add to a variable, act when it ends. `result` makes the value, or the values collected under the
     name, the step's output. `again` asks for another attempt, with the changed settings in `value`; `fail` fails this
-    attempt.
+    attempt. One with `of_arc` belongs to an arc that is taken: it comes last, and no condition of an arc sees it.
     """
 
     kind: EffectKind
@@ -135,6 +135,7 @@ class Effect(Struct, frozen=True, omit_defaults=True, kw_only=True):
     case: int = -1
     when: str = ""
     unless: str = ""
+    of_arc: bool = False
 
 
 class MemoryFile(Struct, frozen=True, omit_defaults=True):

@@ -151,6 +151,54 @@ def test_next_in_all_its_forms(tmp_path: Path, written: str, taken: str) -> None
     assert "".join(reached) == taken
 
 
+@pytest.mark.parametrize(
+    ("written", "taken"),
+    [
+        ("[{when: 'n < 3', set: {n: 9}, then: [a], else: [b]}]", "a"),
+        ("[{when: 'n < 3', set: {n: 9}, step: a}, {else: [b]}]", "a"),
+        ("{arcs: [{step: a, when: 'n < 3', set: {n: 9}}, {step: b}]}", "a"),
+        ("{arcs: [{step: a, when: 'n > 3', set: {n: 1}}, {step: b}]}", "b"),
+        ("[{step: a, when: 'n < 3', set: {n: 9}}, {step: b, when: 'n < 3'}, {step: c, when: 'n > 3'}]", "ab"),
+    ],
+)
+def test_an_arc_that_sets_a_variable_is_taken(tmp_path: Path, written: str, taken: str) -> None:
+    """The variables that taken arcs set change no condition of an arc of the same step."""
+    run = Run(tmp_path, "workload: {n: 2}" + ARCS.format(next=written))
+    reached = [name for name, status in run.statuses().items() if status == "completed" and name in "abc"]
+    assert "".join(reached) == taken
+
+
+def test_a_case_that_sets_a_variable_has_fired(tmp_path: Path) -> None:
+    """Its route is taken although its condition, and that of `else`, would have other answers with the new value."""
+    text = """
+    workflow:
+      - step: start
+        tool: {kind: python, code: "def main(): return {'n': 5}"}
+        case:
+          - when: "{{ event.name == 'call.done' and (top | default(3)) < 5 }}"
+            then: {set: {top: 9}, next: [{step: a}]}
+          - else: {next: [{step: b}]}
+      - {step: a, tool: {kind: python, code: "def main(top): return top"}}
+      - {step: b, tool: {kind: noop}}
+    """
+    run = Run(tmp_path, text)
+    assert (run.value("a"), run.statuses()["b"]) == (9, "skipped")
+
+
+def test_a_counter_of_an_arc_counts_every_round(tmp_path: Path) -> None:
+    """Three rounds, as the condition says before the arc counts."""
+    text = """
+    workload: {n: 0}
+    workflow:
+      - step: start
+        tool: {kind: shell, cmds: ["echo round >> rounds"]}
+        next: {arcs: [{step: start, when: "{{ n < 3 }}", set: {n: "{{ n + 1 }}"}}, {step: a}]}
+      - {step: a, tool: {kind: python, code: "def main(n): return n"}}
+    """
+    assert Run(tmp_path, text).value("a") == 3
+    assert (tmp_path / "rounds").read_text().split() == ["round"] * 4
+
+
 def test_an_arc_that_goes_back_spends_the_budget(tmp_path: Path) -> None:
     """A loop of arcs runs a step again with what the arc carries, and is bounded."""
     text = """

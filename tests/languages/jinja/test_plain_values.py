@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from resile.languages.braces import Lazy
+from resile.languages.jinja.outcomes import Success, error_of
 from resile.languages.jinja.plain_values import as_result, plain_data
-from resile.languages.jinja.step_events import Success, error_of
 from resile.languages.jinja.templates import Unknown, render, render_data, value_of
 from resile.languages.jinja.undefined import result_not_there
 from resile.languages.references import MISSING, ValueRefused

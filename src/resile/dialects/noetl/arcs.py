@@ -169,4 +169,4 @@ def _read_set_of_arc(reading: NoetlReading, node: Node, above: tuple[Part, ...])
         reading.report.error("value", message, node, hint="write the condition as one `{{ … }}`")
         return []
     joined = {"when": " and ".join(f"({text})" for text in when), "unless": " or ".join(f"({text})" for text in unless)}
-    return read_set(reading, node, case, **joined)
+    return read_set(reading, node, case, of_arc=True, **joined)

@@ -90,7 +90,7 @@ def make_effect(kind: str, case: int = -1, **fields: Any) -> dict[str, Any]:
 
 
 def read_set(
-    reading: NoetlReading, node: Node, case: int = -1, kind: str = "set", place: str = "", **conditions: str
+    reading: NoetlReading, node: Node, case: int = -1, kind: str = "set", place: str = "", **more: Any
 ) -> list[dict[str, Any]]:
     """Read variables: a mapping, a list of `name` and `value`, or either under `ctx`; `place` is their prefix."""
     found: list[Mapping] = []
@@ -112,7 +112,7 @@ def read_set(
         wrong(reading, node, "variables with their values")
     read = [values for each in found if (values := arguments(reading, each)) is not INVALID]
     return [
-        make_effect(kind, case, name=place + _strip_place(name), value=value, **conditions)
+        make_effect(kind, case, name=place + _strip_place(name), value=value, **more)
         for values in read
         for name, value in values.items()
     ]

@@ -12,13 +12,13 @@ Effects are part of the attempt's outcome, so that the memory of a run is in its
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from resile.languages.jinja.loop_results import ASKED_AGAIN, FIRED
+from resile.languages.jinja.outcomes import error_of, outcome_of
 from resile.languages.jinja.plain_values import as_result, plain_text
 from resile.languages.jinja.scope import AGAIN, COLLECTED, ITER, VARS, JinjaNames, JinjaScope
 from resile.languages.jinja.templates import Unknown, condition_text, holds, names_in, render_data
@@ -43,72 +43,13 @@ _SOMETIMES = frozenset(("event", "error", "response", "result", "data", "page"))
 _ANSWERS = "answers"
 """The namespace of the memory for the responses of tools whose result cases have changed."""
 _ANSWER = ("response", "page")
+_DECIDED = "arcs"
+"""The namespace of the memory for the conditions of arcs that were decided before the taken arcs set variables."""
 # No name contains a line break, so a name followed by an attempt is never another name.
 _ATTEMPT = "\n"
 _JUDGING = ("again", "fail")
-_HTTP = re.compile(r"HTTP ([1-5][0-9]{2})\b")
-_TIMEOUT = re.compile(r"timed? ?out|deadline exceeded", re.IGNORECASE)
-_CONNECTION = re.compile(
-    r"connection (?:refused|reset|closed|aborted)|no answer from|unreachable|name resolution|not resolve|connect to",
-    re.IGNORECASE,
-)
-_EXCEPTION = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
-_BY_STATUS = {401: "auth", 403: "auth", 404: "not_found", 408: "timeout", 429: "rate_limit"}
 PAGES_MAX = 10_000
 """The most pages of a step that has no limit of its own."""
-RETRYABLE = ("connection", "timeout", "rate_limit", "server_error")
-
-
-class ErrorText(str):
-    """A failure as templates see it: a text, its message, with fields."""
-
-    status: int | None
-    kind: str
-    message: str
-    type: str
-    exit_code: int | None
-    retryable: bool
-
-
-def error_of(failure: Failure) -> ErrorText:
-    """The failure of an attempt, as `error`."""
-    error = ErrorText(failure.message)
-    found = _HTTP.search(failure.message)
-    error.status = int(found[1]) if found is not None else None
-    error.kind = kind_of(failure, error.status)
-    error.message = failure.message
-    named = _EXCEPTION.search(failure.message)
-    error.type = named[0] if named is not None else error.kind
-    error.exit_code = failure.exit_code
-    error.retryable = error.kind in RETRYABLE
-    return error
-
-
-def kind_of(failure: Failure, status: int | None) -> str:
-    """The kind of a failure, in the words of `retry_on`."""
-    if status is not None:
-        return _BY_STATUS.get(status, "server_error" if status >= 500 else "client_error")
-    text = f"{failure.message}\n{failure.stderr}"
-    if failure.kind == Kind.TIMEOUT or _TIMEOUT.search(text):
-        return "timeout"
-    return "connection" if _CONNECTION.search(text) else "unknown"
-
-
-class Success(str):
-    """The status of a successful outcome, which playbooks call `success` or `ok`."""
-
-    def __eq__(self, other: object) -> bool:
-        """Is the other text one of the two names?"""
-        return other in ("success", "ok")
-
-    def __hash__(self) -> int:
-        """The hash of the first name."""
-        return hash("success")
-
-
-def _outcome_of(status: int | None, result: Any, error: ErrorText | None) -> dict[str, Any]:
-    known = {"result": result, "http": {"status": status}}
-    return {**known, "status": Success("success")} if error is None else {**known, "status": "error", "error": error}
 
 
 class StepEvents:
@@ -133,6 +74,9 @@ class StepEvents:
         subject = self._scope.subject_of(job)
         if condition.language == "case":
             return condition.source in self._cases_true(subject), ""
+        decided = self._memory.namespaces(subject).get(_DECIDED, {}).get(self._scope.memory_key(subject), {})
+        if condition.source in decided:
+            return bool(decided[condition.source]), ""
         about = self._names_about(subject)
         if "event" in names_in(condition_text(condition.source)):
             return self._at_some_event(condition.source, subject, about, about), ""
@@ -175,14 +119,23 @@ class StepEvents:
             effect for effect in step.effects if effect.case < 0 and (failure is None or _answers_failure(effect))
         ]
         for effect in whatever:
-            if effect.kind not in _JUDGING:
+            if effect.kind not in _JUDGING and not effect.of_arc:
                 self._carry_out(job, effect, "step.exit", seen, keeper)
+        before_cases = dict(keeper.variables), dict(keeper.scratch or {})
         fired: list[str] = []
+        of_arcs: list[tuple[Effect, str]] = [(effect, "step.exit") for effect in whatever if effect.of_arc]
         for event, number in self._cases_fired(job, step, events, {**keeper.own, **seen}):
             fired.append(str(number))
-            for effect in step.effects:
-                if effect.case == number:
+            own = [effect for effect in step.effects if effect.case == number]
+            of_arcs += [(effect, event) for effect in own if effect.of_arc]
+            for effect in own:
+                if not effect.of_arc:
                     self._carry_out(job, effect, event, seen, keeper)
+        # The conditions of cases that changed what they depend on would have other answers afterwards.
+        keeper.is_settled = keeper.result is not MISSING or (keeper.variables, keeper.scratch or {}) != before_cases
+        decided: dict[str, bool] = self._decide_arcs(job, step, seen, outcome.failure, keeper) if of_arcs else {}
+        for effect, event in of_arcs:
+            self._carry_out(job, effect, event, seen, keeper)
         for effect in whatever:
             if effect.kind in _JUDGING:
                 self._carry_out(job, effect, "step.exit", seen, keeper)
@@ -196,35 +149,67 @@ class StepEvents:
                 values = {**values, step.name: {**value, "message": keeper.said}}
         if keeper.scratch is not None:
             values = {**values, ITER: keeper.scratch}
-        # The end of the step records the variables that it set at its start.
-        sets = any(effect.kind == "enter" for effect in step.effects)
-        changed = {VARS: keeper.variables} if keeper.variables != before or sets else {}
-        # Store the cases that held, if they changed what they depend on: the result, or the message.
-        if outcome.failure is not None:
-            changed |= self._memory_of(job, FIRED, fired if keeper.said else MISSING, f"{_ATTEMPT}{job.attempt}")
-        else:
-            is_changed = keeper.result is not MISSING
-            changed |= self._memory_of(job, FIRED, fired if is_changed else MISSING)
-            # Store the response of the tool, if a follower of the step may use it.
-            after = repr((step.arcs, step.on_success, step.rules)) if is_changed else ""
-            is_used = any(word in after for word in _ANSWER)
-            changed |= self._memory_of(job, _ANSWERS, value if is_used else MISSING)
-        memory = self._memory.write(job, changed | self._memory_of_repeat(job, keeper, over=failure is None))
+        memory = self._memory.write(job, self._changes(job, step, outcome, keeper, before, fired, decided))
         if fired and self._state.scopes[job.scope].kind == "item":
             # The loop as a whole needs them after its items are dropped.
             values = {**values, FIRED: fired}
         return replace(outcome, values=values, failure=failure, memory={**outcome.memory, **memory})
 
-    def _carry_out(self, job: Job, effect: Effect, event: str, seen: Mapping[str, Any], keeper: _Keeper) -> None:
-        """Carry out one effect if its conditions hold; it sees the results of the effects before it."""
-        if effect.kind == "enter":
-            return
-        # The variables, with the workload as fallback.
+    def _changes(
+        self,
+        job: Job,
+        step: Step,
+        outcome: Outcome,
+        keeper: _Keeper,
+        before: dict[str, Any],
+        fired: list[str],
+        decided: dict[str, bool],
+    ) -> dict[str, Any]:
+        """The changes that the end of an attempt makes to the memory."""
+        # The end of the step records the variables that it set at its start.
+        sets = any(effect.kind == "enter" for effect in step.effects)
+        changed = {VARS: keeper.variables} if keeper.variables != before or sets else {}
+        if outcome.failure is not None:
+            kept = fired if keeper.said or keeper.is_settled else MISSING
+            changed |= self._memory_of(job, FIRED, kept, f"{_ATTEMPT}{job.attempt}")
+        else:
+            changed |= self._memory_of(job, FIRED, fired if keeper.is_settled else MISSING)
+            # Store the response of the tool, if a follower of the step may use it.
+            after = repr((step.arcs, step.on_success, step.rules)) if keeper.result is not MISSING else ""
+            is_used = any(word in after for word in _ANSWER)
+            changed |= self._memory_of(job, _ANSWERS, outcome.values.get(step.name) if is_used else MISSING)
+        changed |= self._memory_of(job, _DECIDED, decided or MISSING)
+        is_over = outcome.failure is None and keeper.failure is None
+        return changed | self._memory_of_repeat(job, keeper, over=is_over)
+
+    def _decide_arcs(
+        self, job: Job, step: Step, seen: Mapping[str, Any], failure: Failure | None, keeper: _Keeper
+    ) -> dict[str, bool]:
+        """Which templates in the conditions of a step's arcs hold, before the taken arcs set variables."""
+        if keeper.result is not MISSING and failure is None:
+            seen = {**self._result_names(keeper.result, None), **{name: seen[name] for name in _ANSWER}}
+            own = self._scope.own_names(job, keeper.result, None)
+        else:
+            own = keeper.own
+        about = {**own, **keeper.variables, **seen, **self._variables_after(job, keeper)}
+        about["event"] = self._event(job, "step.exit", seen)
+        return {text: self._at_some_event(text, job, about, seen) for text in _templates_of(step)}
+
+    def _variables_after(self, job: Job, keeper: _Keeper) -> dict[str, Any]:
+        """The namespaces of the variables after the effects so far."""
+        # The workload is the fallback.
         variables = {**dict(self._scope.find("vars", job)), **keeper.variables}
         kept = {"vars": variables, "ctx": keeper.variables}
         if keeper.scratch is not None:
             kept[ITER] = {**self._scope.find(ITER, job), **keeper.scratch}
-        more = {**keeper.own, **keeper.variables, **seen, **kept, "event": self._event(job, event, seen)}
+        return kept
+
+    def _carry_out(self, job: Job, effect: Effect, event: str, seen: Mapping[str, Any], keeper: _Keeper) -> None:
+        """Carry out one effect if its conditions hold; it sees the results of the effects before it."""
+        if effect.kind == "enter":
+            return
+        more = {**keeper.own, **keeper.variables, **seen, **self._variables_after(job, keeper)}
+        more["event"] = self._event(job, event, seen)
         if effect.kind == "again" and effect.case < 0:
             # The conditions of `retry` compare the error of a success with none.
             more.setdefault("error", None)
@@ -282,10 +267,11 @@ class StepEvents:
         key = self._scope.memory_key(job)
         before = self._memory.namespaces(job).get(FIRED, {}).get(f"{key}{_ATTEMPT}{error.attempt}" if error else key)
         if before is not None:
-            return set(before)
-        seen = self._names_of_result(job, error.failure if error is not None else None)
-        events = ON_FAILURE if error is not None else _events_of_success(step)
-        fired = {str(number) for _, number in self._cases_fired(job, step, events, seen)}
+            fired = set(before)
+        else:
+            seen = self._names_of_result(job, error.failure if error is not None else None)
+            events = ON_FAILURE if error is not None else _events_of_success(step)
+            fired = {str(number) for _, number in self._cases_fired(job, step, events, seen)}
         return fired | self._scope.loops.came_true(job) if isinstance(step.action, FanOut) else fired
 
     def _cases_fired(
@@ -334,11 +320,11 @@ class StepEvents:
         if failure is not None:
             error = error_of(failure)
             seen = {"error": error, "success": False, "status_code": error.status, "result": None, "data": None}
-            return {**seen, "outcome": _outcome_of(error.status, None, error)}
+            return {**seen, "outcome": outcome_of(error.status, None, error)}
         whole = as_result(value)
         status = value.get("status_code") if isinstance(value, dict) else None
         gave = dict.fromkeys(("response", "result", "this", "data", "page"), whole)
-        return {**gave, "success": True, "status_code": status, "outcome": _outcome_of(status, whole, None)}
+        return {**gave, "success": True, "status_code": status, "outcome": outcome_of(status, whole, None)}
 
     def _event(self, job: Job, name: str, seen: Mapping[str, Any]) -> dict[str, Any]:
         step = self._state.step_of(job).name
@@ -354,6 +340,8 @@ class _Keeper:
         self.variables = variables
         self.result: Any = MISSING
         self.failure: Failure | None = None
+        # Has a case changed what the conditions of the cases depend on?
+        self.is_settled = False
         # The step itself, by its name.
         self.own: dict[str, Any] = {}
         # The reason of the failure, given by a case.
@@ -387,6 +375,18 @@ class _Keeper:
             case _:
                 added = self.pages if self.pages is not None and effect.kind != "set" else self.variables
                 self.variables[effect.name] = added[effect.name] = _join(effect, added.get(effect.name), value)
+
+
+def _templates_of(step: Step) -> set[str]:
+    """The templates in the conditions of a step's arcs."""
+    found: set[str] = set()
+    left = [arc.when for arc in step.arcs if arc.when is not None]
+    while left:
+        condition = left.pop()
+        left += condition.besides
+        if condition.language == "jinja":
+            found.add(condition.source)
+    return found
 
 
 def _answers_failure(effect: Effect) -> bool:
