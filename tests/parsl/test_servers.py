@@ -97,6 +97,12 @@ def test_a_text_over_http_has_blocks(place: Place) -> None:
     with server(place, "--slots", "0") as (_, api):
         answer = api.post("/runs", {"text": text})
         assert (answer.status, answer.code) == (422, "no_slots_here")
+        again = api.post(f"/runs/{run}/rerun", {"as_new": True})
+        assert (again.status, again.code) == (422, "no_slots_here")
+        place.call("submit", str(place.write(text)))
+        wait_for(
+            "the server refuses the run", lambda: "can't be driven" in (place.folder / "server.log").read_text(), 60
+        )
 
 
 def test_labels_and_blocks_exclude_each_other(place: Place) -> None:

@@ -126,6 +126,34 @@ def test_it_drives_on_after_its_database_failed(serve: Callable[..., Server], tm
     assert server.stop() == 0
 
 
+def test_a_step_goes_on_while_one_host_after_another_fails(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """Each host that fails hands back the runs that it took, so the next one adopts the step and starts nothing."""
+    server = serve()
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    run = server.api.start(flows.WAITS, inputs={"gate": str(gate)})
+    server.api.wait_for(run, "attempt_started")
+    database = sqlite3.connect(server.db, isolation_level=None)
+    database.execute("ALTER TABLE submissions RENAME TO away")
+    wait_for(lambda: "the host stops" in server.log())
+    # From now on a host can take the run, but not read it.
+    database.execute("BEGIN IMMEDIATE")
+    database.execute("ALTER TABLE away RENAME TO submissions")
+    database.execute("ALTER TABLE log RENAME TO away")
+    database.execute("COMMIT")
+    wait_for(lambda: server.log().count("the host stops") > 1)
+    database.execute("ALTER TABLE away RENAME TO log")
+    database.close()
+    server.api.wait_for(run, "attempt_adopted")
+    gate.write_text("go\n")
+    server.api.wait_for(run)
+    events = server.api.get(f"/runs/{run}/events").json["items"]
+    attempts = [event["type"] for event in events if event.get("step") == "hold" and "attempt" in event["type"]]
+    assert attempts == ["attempt_started", "attempt_adopted", "attempt_succeeded"]
+    assert server.api.get(f"/runs/{run}").json["status"] == "completed"
+    assert server.stop() == 0
+
+
 def test_it_stops_while_its_database_fails(serve: Callable[..., Server]) -> None:
     """A signal ends it, although it can't hand back its runs."""
     server = serve()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache
 from threading import Thread
 
@@ -20,7 +19,7 @@ from resile.commands.redrive import redrive_events
 from resile.core.events import Event, RunStarted
 from resile.core.state import State
 from resile.engine.host.host import Host
-from resile.errors import StoreError
+from resile.errors import ResileError, StoreError
 from resile.model.workflow import Workflow
 from resile.server.context import ServerContext, write_log
 from resile.server.declarations import Route
@@ -67,7 +66,9 @@ def begin(
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS)
     start_host()
-    Thread(target=_keep_driving, args=(context, start_host, fail), name="resile-keeper", daemon=True).start()
+    arguments = context, start_host, fail
+    context.keeper = Thread(target=_keep_driving, args=arguments, name="resile-keeper", daemon=True)
+    context.keeper.start()
     return ROUTES
 
 
@@ -90,14 +91,31 @@ def _keep_driving(
         except BaseException as error:
             fail(error)
             return
+        if not _replace_host(context, start_host):
+            return
+        if context.is_stopping:
+            # The server stopped the former host, and may have missed the new one.
+            context.host.stop()
+
+
+def _replace_host(context: ServerContext, start_host: Callable[[], None]) -> bool:
+    """Try until a new host drives the runs; what is missing may come back. Return False if the server stops."""
+    said = ""
+    while True:
         time.sleep(PAUSE_SECONDS)
         if context.is_stopping:
-            return
-        # Release the leases first: the new host would end the steps of runs that another host seems to drive.
-        with suppress(StoreError):
+            return False
+        try:
+            # Release the leases first: the new host would end the steps of runs that another host seems to drive.
             context.host.hand_back()
             start_host()
+        except (ResileError, OSError) as error:
+            if str(error) != said:
+                said = str(error)
+                write_log(f"no new host yet: {said}")
+        else:
             write_log("a new host drives the runs")
+            return True
 
 
 def _know_types() -> None:

@@ -14,6 +14,8 @@ from resile.server.stores import Stores
 from resile.server.streams.watcher import Watcher
 
 if TYPE_CHECKING:
+    from threading import Thread
+
     from resile.engine.host.host import Host
     from resile.server.metrics.tally import Tally
 
@@ -22,6 +24,7 @@ class ServerContext:
     """The parts of a running server. `begin` sets those without a value before the first endpoint is called."""
 
     host: Host
+    keeper: Thread
     tally: Tally
     make_openapi: Callable[[], bytes]
 

@@ -276,6 +276,7 @@ class _Process:
         host.stop(kill=self._has_to_kill)
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
+                await asyncio.to_thread(self._context.keeper.join, STOP_SECONDS_MAX)
                 await asyncio.to_thread(host.wait, STOP_SECONDS_MAX)
         except TimeoutError:
             self._context.log("the runs could not be handed back in time; their leases expire")

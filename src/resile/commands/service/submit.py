@@ -25,6 +25,7 @@ from resile.core.events import Options, RunStarted
 from resile.dialects.compile import compile_text
 from resile.dialects.reading.beside import confined_to
 from resile.engine.clock import clock_of
+from resile.engine.host.opening import refuse_blocks_here
 from resile.engine.paths import claim_output, work_folder
 from resile.engine.replay import current_definition, fold_log, row_of
 from resile.engine.resources import CPUS_MAX, GPUS_MAX, MEMORY_BYTES_MAX
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from resile.commands.documents.answers import CheckedFile
     from resile.commands.store_handle import StoreHandle
     from resile.core.events import Capacity
-    from resile.model.workflow import Workflow
     from resile.store.contract import RunRow, Store
     from resile.store.server_tables import SharedStore
 
@@ -144,7 +144,7 @@ def submit_text(store: Store, call: TextCall, options: SubmitOptions) -> Submitt
         )
         prepared = prepare_loaded(asked, loaded, store)
         if not call.runs_here:
-            _refuse_blocks_here(prepared[0].workflow)
+            refuse_blocks_here(prepared[0].workflow)
         output = output_of(prepared[0].workflow, None, call.output)
         claim_output(output)
         found = _hand_over(store, asked, prepared, options, output, directory)
@@ -156,15 +156,15 @@ def submit_text(store: Store, call: TextCall, options: SubmitOptions) -> Submitt
     return found
 
 
-def _refuse_blocks_here(workflow: Workflow) -> None:
-    """Refuse blocks on the machine of a server that runs no steps there."""
-    if workflow.executor is not None and workflow.executor.provider == "local":
-        message = "this server runs no steps on its own machine (`--slots 0`), and `executor` asks for blocks there"
-        raise ResileError("no-slots-here", message, hint="choose another `provider`, or leave `executor` out")
-
-
 def submit_again(
-    store: SharedStore, number: int, inputs: Mapping[str, Any], limits: ResourceLimits, by: str, *, key: str = ""
+    store: SharedStore,
+    number: int,
+    inputs: Mapping[str, Any],
+    limits: ResourceLimits,
+    by: str,
+    *,
+    key: str = "",
+    runs_here: bool = True,
 ) -> Submitted:
     """Hand the servers a new run with the definition of an earlier one; `inputs` replace the earlier inputs by name.
 
@@ -176,6 +176,8 @@ def submit_again(
     if made is not None:
         return Submitted(made.id, made.status, False)
     state = state_with_inputs(store, row)
+    if not runs_here:
+        refuse_blocks_here(state.workflow)
     capacity = capacity_for(state.workflow, _on_servers(limits))
     values = inputs_for(state, Given(objects=inputs))
     clock = clock_of()

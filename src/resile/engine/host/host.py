@@ -29,11 +29,11 @@ from resile.core.events import Capacity
 from resile.engine.clock import clock_of
 from resile.engine.host.driven import DrivenRun
 from resile.engine.host.errands import Errands
-from resile.engine.host.opening import Opening, Redrive, open_run
+from resile.engine.host.opening import Redrive, open_run, refuse_blocks_here, write_results
+from resile.engine.host.parts import HostParts
 from resile.engine.host.releases import Releases
 from resile.engine.host.statistics import Statistics
 from resile.engine.host.workers import Workers
-from resile.engine.journal import Journal
 from resile.engine.loop import Listener
 from resile.engine.paths import own_folder
 from resile.engine.replay import fold_log, row_of
@@ -42,8 +42,6 @@ from resile.engine.run_executor import Hosting, closing_of
 from resile.engine.secrets import FixedEnvironment
 from resile.engine.session import ServerAccess, Session
 from resile.errors import ResileError
-from resile.executors.shared.hub import Hub
-from resile.executors.shared.open_hub import ServerFolder, open_hub
 from resile.executors.shared.places import Room
 from resile.model.workflow import Workflow
 from resile.store.contract import Lease, Request, Writer
@@ -98,19 +96,17 @@ class Host:
         self._tables = store.server_tables()
         self._env = FixedEnvironment(os.environ if env is None else env)
         self._log, self._redrive = log, redrive
-        self._folder = ServerFolder.take(output)
         machine = measure(None, None, None, None)
         # Attempts wait in the hub, so that a slot never waits for a commit. The engine reserves none before its needs
         # hold, and sees no limits, because the hub checks whether an attempt fits into a place.
         self._machine: Capacity = replace(machine, early=0, cpus=CPUS_MAX, memory_bytes=MEMORY_BYTES_MAX, gpus=GPUS_MAX)
         gpus = visible_gpus(os.environ) or [str(number) for number in range(machine.gpus)]
-        self.hub: Hub = open_hub(self._folder, slots, labels, Room(machine.cpus, machine.memory_bytes, gpus))
+        self._parts = HostParts(store, output, slots, labels, Room(machine.cpus, machine.memory_bytes, gpus))
+        self.hub, self._writer, self._bell = self._parts.hub, self._parts.writer, self._parts.bell
+        self._writer.note_commit = note_commit
         self.slots = slots
         self._workers = Workers(self.hub, self._tables)
         self._errands = Errands(self._wake)
-        self._writer: Writer = store.writer()
-        self._writer.note_commit = note_commit
-        self._bell = store.bell(0)
         self._driven: dict[int, DrivenRun] = {}
         self._by_share: dict[Writer, DrivenRun] = {}
         self._deadlines: list[tuple[float, int, DrivenRun]] = []
@@ -251,12 +247,26 @@ class Host:
         room = min(TAKEN_MAX, DRIVEN_MAX - len(self._driven))
         if room > 0:
             due = self._tables.take_due(time.time(), now, LEASE_SECONDS, room)
-            asked = self._store.requests(0) if due else []
-            for submission, lease in due:
-                self._take(submission, lease, [one for one in asked if one.run == lease.run])
+            self._take_all(due)
             if len(due) == room:
                 # More runs may be due: look again after one turn of the driven runs.
                 self._look_at = now
+
+    def _take_all(self, due: list[tuple[Submission, Lease]]) -> None:
+        """Begin to drive these runs; if the store fails, hand back those that are left."""
+        left = deque(due)
+        try:
+            asked = self._store.requests(0) if due else []
+            while left:
+                submission, lease = left[0]
+                self._take(submission, lease, [one for one in asked if one.run == lease.run])
+                left.popleft()
+        except BaseException:
+            # A lease that nothing hands back would look to the next host like that of another server.
+            for _, lease in left:
+                if lease.run not in self._driven:
+                    self._releases.hand_back(lease, time.time())
+            raise
 
     def _take(self, submission: Submission, lease: Lease, requests: list[Request]) -> None:
         """Begin to drive a run."""
@@ -273,10 +283,13 @@ class Host:
         """Fold a run, answer the requests to it, and open its engine."""
         row = row_of(self._store, lease.run)
         state = fold_log(self._store, row)
+        if not self.slots:
+            refuse_blocks_here(state.workflow)
         clock = clock_of(state)
         opening = open_run(self._store, row, state, requests, self._machine, clock, self._redrive)
         if not opening.events:
-            self._answer_only(lease, opening)
+            write_results(self._writer, lease, opening.results)
+            self._releases.end(lease)
             return
         if state.phase == "new":
             row = own_folder(self._store, row)
@@ -299,18 +312,6 @@ class Host:
             driven.drive.engine.take_request(request)
         self._due.add(lease.run)
         self.statistics.taken += 1
-
-    def _answer_only(self, lease: Lease, opening: Opening) -> None:
-        """Answer the requests to a run that has ended, and release its lease."""
-        if opening.results:
-            share = self._writer.share()
-            journal = Journal(share, lease.run, lease.token)
-            for number, result in opening.results.items():
-                journal.answer(number, result)
-            journal.submit_answers()
-            share.flush()
-            share.close()
-        self._releases.end(lease)
 
     def _poll_executor(self, driven: DrivenRun) -> None:
         """Poll the descriptors of a run beside the shared launcher: its functions, and launchers of earlier hosts."""
@@ -492,9 +493,4 @@ class Host:
         with suppress(StoreError):
             self._workers.close()
         self._errands.close()
-        self.hub.close()
-        if self._bell is not None:
-            self._bell.close()
-        with suppress(StoreError):
-            self._writer.close()
-        self._folder.close()
+        self._parts.close()

@@ -16,10 +16,12 @@ import msgspec
 from resile.core.events import Capacity, EpochStarted, Event, RunResumed, RunStarted
 from resile.core.state import State
 from resile.engine.clock import Clock
+from resile.engine.journal import Journal
 from resile.engine.neighbours.requests import Result, refuse, retry_job
 from resile.engine.session import next_event
 from resile.errors import ResileError
-from resile.store.contract import Request, RunRow, Store
+from resile.model.workflow import Workflow
+from resile.store.contract import Lease, Request, RunRow, Store, Writer
 
 # Begins a redrive: returns its events, which may end with a resume, and the caller's result. It may raise ResileError.
 Redrive = Callable[[Store, RunRow, State, Mapping[str, Any], Clock], tuple[list[Event], Result]]
@@ -37,6 +39,13 @@ class Opening(msgspec.Struct):
     def parallel(self) -> int:
         """How many attempts of the run may run at a time."""
         return self.capacity.parallel
+
+
+def refuse_blocks_here(workflow: Workflow) -> None:
+    """Refuse blocks on the machine of a server that runs no steps there."""
+    if workflow.executor is not None and workflow.executor.provider == "local":
+        message = "this server runs no steps on its own machine (`--slots 0`), and `executor` asks for blocks there"
+        raise ResileError("no-slots-here", message, hint="choose another `provider`, or leave `executor` out")
 
 
 def open_run(
@@ -86,6 +95,19 @@ def capacity_of(row: RunRow, state: State, machine: Capacity) -> Capacity:
     elif known.early:
         return replace(machine, parallel=known.parallel)
     return replace(machine, parallel=known.parallel, cpus=known.cpus, memory_bytes=known.memory_bytes, gpus=known.gpus)
+
+
+def write_results(writer: Writer, lease: Lease, results: Mapping[int, Result]) -> None:
+    """Write the results of requests to a run that has nothing to drive."""
+    if not results:
+        return
+    share = writer.share()
+    journal = Journal(share, lease.run, lease.token)
+    for number, result in results.items():
+        journal.answer(number, result)
+    journal.submit_answers()
+    share.flush()
+    share.close()
 
 
 def _take(

@@ -108,10 +108,9 @@ def open_hub(folder: ServerFolder, slots: int, labels: frozenset[str], room: Roo
 
     Even then it has a launcher, whose records prove to the next server that nothing was started.
     """
-    executor = open_executor(folder, max(1, slots))
-    return Hub(
-        LocalPlace(executor, slots, labels, room), folder.path, folder.clock_offset(), _make_shared_fence(folder.path)
-    )
+    offset, fence = folder.clock_offset(), _make_shared_fence(folder.path)
+    place = LocalPlace(open_executor(folder, max(1, slots)), slots, labels, room)
+    return Hub(place, folder.path, offset, fence)
 
 
 def _make_shared_fence(folder: str) -> str:

@@ -147,8 +147,9 @@ async def rerun(request: Request) -> Accepted | Reply:
 
     def act(connection: Connection) -> Begun:
         """Make the run; a call that is repeated finds the one that it made by its name."""
-        by = request.identity.name
-        return submit_again(connection.store, run, body.inputs, body.resources(), by, key=request.call)
+        by, runs_here = request.identity.name, request.server.host.slots > 0
+        limits = body.resources()
+        return submit_again(connection.store, run, body.inputs, limits, by, key=request.call, runs_here=runs_here)
 
     found = await request.server.stores.write(act)
     request.server.host.ring()
