@@ -57,9 +57,10 @@ class Stores:
         if connection is None:
             # Never create a database that is gone.
             store = open_store(self.db, readonly=readonly or not exists(self.db))
-            self._opened.append(store)
             if store.identity() != self._identity:
+                store.close()
                 raise StoreGone("store-gone", "the database was replaced by another one")
+            self._opened.append(store)
             connection = self._own.connection = Connection(store, store.server_tables(), Client(store))
         return function(connection)
 
