@@ -216,6 +216,17 @@ def test_dead_letters_of_a_run_that_waits(program: Program) -> None:
     served(program)(work)
 
 
+def test_a_database_that_is_named_wins_over_a_server(parked: Program) -> None:
+    """As for every command: with --db the agent reads that database, although the environment names a server."""
+    parked.env["RESILE_SERVER"] = "http://127.0.0.1:1"
+
+    async def work(tools: Tools) -> None:
+        """Look at the run."""
+        assert (await tools.call("get_run", run=1))["status"] == "parked"
+
+    served(parked, "--db", parked.env["RESILE_DB"])(work)
+
+
 def test_a_quota_is_not_for_a_server(program: Program) -> None:
     """A server has its own, so the option is refused instead of being ignored."""
     refused = program.call("mcp", "--server", "http://127.0.0.1:1", "--judge-quota", "3", code=2)

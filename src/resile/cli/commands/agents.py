@@ -31,7 +31,7 @@ def mcp(call: Call) -> int:
     rights: list[Right] = ["read"]
     rights += ["judge"] if call.flag("allow-judge") else []
     rights += ["run"] if call.flag("allow-run") else []
-    url = call.text("server") or call.settings.values.get("server")
+    url = call.server
     quota = call.whole("judge-quota")
     if url:
         if quota is not None:
