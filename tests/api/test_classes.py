@@ -143,6 +143,22 @@ def test_a_failed_run_raises_when_it_is_asked_to(place: Place) -> None:
     assert all(issubclass(kind, ResileError) for kind in (RunFailed, StepFailed, StoreError, WorkflowError))
 
 
+def test_a_failed_run_says_why_when_its_store_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`raise_for_status` needs no store: one in memory has lost the run, and a file may have been deleted."""
+    monkeypatch.chdir(place.folder)
+    with Workflow("t") as flow:
+        flow.shell("echo why >&2; exit 3", name="bad")
+    said = r"run 1 is failed: step 'bad' failed: exit code 3: why"
+    with pytest.raises(RunFailed, match=said):
+        resile.run(flow, db="memory:").raise_for_status()
+    db = place.folder / "gone.db"
+    run = resile.run(flow, db=str(db))
+    for path in place.folder.glob("gone.db*"):
+        path.unlink()
+    with pytest.raises(RunFailed, match=said):
+        run.raise_for_status()
+
+
 def test_a_failed_run_names_the_step_whose_failure_stands(place: Place) -> None:
     """`raise_for_status` does not name a step that passed when it was tried again."""
     tried = place.folder / "tried"

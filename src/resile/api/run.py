@@ -10,6 +10,7 @@ interrupted.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
@@ -144,9 +145,13 @@ class Run:
         job = next(failed, None)
         if job is None:
             return ""
-        with commands_at(self._db) as client:
+        first = self._finished.document.first_failure
+        message = first.message if first is not None and first.step == job.step else ""
+        # A store in memory has lost the run, and a file or a server may be gone.
+        with suppress(ResileError), commands_at(self._db) as client:
             failure = client.last_failures(self.id, [job.id]).get(job.id)
-        said = f": {failure.message}" if failure is not None and failure.message else ""
+            message = (failure.message if failure is not None else "") or message
+        said = f": {message}" if message else ""
         return f": step {job.step!r} {'failed' if job.status == 'failed' else 'is parked'}{said}"
 
     @overload
