@@ -29,9 +29,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_failed: list[str] = []
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Write the name of a failed test into the file that RESILE_FAILED_TESTS names; `.ci/run` reads it."""
+    """Note the name of a failed test."""
+    if report.failed:
+        _failed.append(report.nodeid)
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Write the names of failed tests into the file that RESILE_FAILED_TESTS names; `.ci/run` reads it.
+
+    Only a session that ran all its tests writes it: after a crash or a kill, the result of the others is not known.
+    """
     names = os.environ.get("RESILE_FAILED_TESTS")
-    if names and report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        with Path(names).open("a") as file:
-            file.write(f"{report.nodeid}\n")
+    if names and exitstatus == pytest.ExitCode.TESTS_FAILED and "PYTEST_XDIST_WORKER" not in os.environ:
+        Path(names).write_text("".join(f"{name}\n" for name in _failed))
