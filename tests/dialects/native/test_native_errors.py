@@ -382,6 +382,23 @@ def test_bare_names_in_conditions(keys: str, expected: list[str]) -> None:
     assert findings(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("row", []),
+        ("item", []),
+        ("inputs", ["f:2:27: error: `inputs` is reserved and can't name an item [reserved]"]),
+        ("my thing", ["f:2:27: error: `my thing` can't be the name of an item [name]"
+                      "\n  hint: letters, digits and `_`, not starting with a digit"]),
+    ],
+)  # fmt: skip
+def test_names_of_items(name: str, expected: list[str]) -> None:
+    """A second name for `item` that no reference can have is refused, and so is one that means something else."""
+    assert (
+        findings(f"resile: 1\nsteps: [{{map: {{item_name: {name}, input: [1], steps: [{{shell: x}}]}}}}]\n") == expected
+    )
+
+
 def test_references_in_a_block() -> None:
     """A reference in a text of several lines is found on its own line."""
     text = "resile: 1\nsteps:\n  a:\n    shell: |\n      echo 1\n      echo ${inputs.x} ${inputs.x}\n"

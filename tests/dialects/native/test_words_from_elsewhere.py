@@ -60,10 +60,11 @@ def test_words_of_the_workflow_and_of_retry() -> None:
 
 
 @pytest.mark.parametrize("word", sorted(ANSWER_WORDS))
-def test_a_word_as_the_answer_to_a_failure(word: str) -> None:
+@pytest.mark.parametrize("form", ["{}", "[{}]", "{{commands: {}}}", "{{commands: [ls, {}], max_attempts: 2}}"])
+def test_a_word_as_the_answer_to_a_failure(word: str, form: str) -> None:
     """A word that would run as a command is refused: `continue` always passes, and the failure would be recovered."""
     expected = [(f"`on_failure: {word}` would run a command of this name", ANSWER_WORDS[word])]
-    assert found(f"resile: 1\nsteps: [{{shell: x, on_failure: {word}}}]\n") == expected
+    assert found(f"resile: 1\nsteps: [{{shell: x, on_failure: {form.format(word)}}}]\n") == expected
 
 
 def test_no_word_is_a_native_key() -> None:

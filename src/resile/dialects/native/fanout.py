@@ -20,7 +20,7 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.context import FANOUT_DEPTH_MAX, Defaults, NativeReading, Policy, Scope
 from resile.dialects.native.failures.error_policy import hand_over, notice_failing_map, read_policy
 from resile.dialects.native.keys.fanout import FILE_ENDINGS, INPUT_STEP, MAP
-from resile.dialects.native.keys.steps import ROOTS
+from resile.dialects.native.keys.names import ROOTS, item_name
 from resile.dialects.native.scope import named_steps, phase_steps, read_drafts
 from resile.dialects.native.step_types.commands import stops_at_first_failure
 from resile.dialects.reading.diagnostics import did_you_mean
@@ -87,6 +87,9 @@ def _item_steps(
         reading.report.error("limit", f"fan-outs in fan-outs go no deeper than {FANOUT_DEPTH_MAX} levels", node)
         return ()
     if "item_name" in fields:
+        # Templates of other systems can use any name.
+        if reading.dialect == "native":
+            item_name(reading, fields["item_name"], node.entries["item_name"][1])
         scope.captured[fields["item_name"]] = name
     with reading.enter_scope(scope):
         if "steps" in node.entries:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mark, Node, Scalar
 from resile.dialects.native.context import NativeReading, Scope, StepDraft
-from resile.dialects.native.keys.steps import ROOTS
+from resile.dialects.native.keys.names import ROOTS
 from resile.dialects.reading.context import Reading, Text
 from resile.dialects.reading.diagnostics import did_you_mean, nearest
 from resile.errors import shorten

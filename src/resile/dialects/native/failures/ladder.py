@@ -25,7 +25,8 @@ from resile.dialects.native.failures.handlers import handed_over, read_escalatio
 from resile.dialects.native.graph.routes import read_routes
 from resile.dialects.native.keys.elsewhere import ANSWER_WORDS
 from resile.dialects.native.keys.failures import DEFAULT, EXIT_CODE_MAX, HANDLER_KEYS, ON_FAILURE
-from resile.dialects.native.keys.steps import CAPTURE_FORMS, capture_name
+from resile.dialects.native.keys.names import capture_name
+from resile.dialects.native.keys.steps import CAPTURE_FORMS
 from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.values import wrong
@@ -99,8 +100,8 @@ def _read_answer(reading: NativeReading, node: Mapping, fields: dict[str, Any]) 
         tolerates, opted_out = given.value is True, given.value is not True
     elif given is not None:
         own = {"commands": given}
-        _refuse_word(reading, given)
     if given is not None:
+        _refuse_words(reading, own.get("commands"))
         places["on_failure"] = place_of(reading, node, key)
     _read_beside(reading, node, fields, own, places, given is not None and not opted_out)
     defaults = reading.defaults
@@ -113,12 +114,13 @@ def _read_answer(reading: NativeReading, node: Mapping, fields: dict[str, Any]) 
     return Answer({**added, **own}, {**defaults.places, **places}, key, tolerates, new)
 
 
-def _refuse_word(reading: NativeReading, given: Node) -> None:
-    """Refuse a word that other systems have for an answer: it would run as a command, and `continue` always passes."""
-    word = given.text.strip() if isinstance(given, Scalar) else ""
-    if word in ANSWER_WORDS and reading.dialect == "native":
-        message = f"`on_failure: {word}` would run a command of this name"
-        reading.report.error("value", message, given, hint=ANSWER_WORDS[word])
+def _refuse_words(reading: NativeReading, commands: Node | None) -> None:
+    """Refuse words of other systems for an answer: as a command, `continue` always passes, and the others fail."""
+    for given in items_of(commands) if commands is not None else ():
+        word = given.text.strip() if isinstance(given, Scalar) else ""
+        if word in ANSWER_WORDS and reading.dialect == "native":
+            message = f"`on_failure: {word}` would run a command of this name"
+            reading.report.error("value", message, given, hint=ANSWER_WORDS[word])
 
 
 def _read_beside(

@@ -185,8 +185,7 @@ MAP = table(
         "With `isolation: worktree`, `false`: the commits of an item stay on its branch, one of `${STEP.branches}`."),
     Key("scope", "text", "The name of the items' scopes; the step's name by default.",
         read.non_empty(read.text, "`scope`")),
-    Key("item_name", "text", "A second name for `item` in texts.",
-        read.non_empty(read.text, "`item_name`")),
+    Key("item_name", "name", "A second name for `item` in texts.", read.text),
 )  # fmt: skip
 ERROR_POLICY = table(
     "error_policy", "What a failed item means for itself and for its map.",

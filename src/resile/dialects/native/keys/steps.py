@@ -17,6 +17,7 @@ from resile.dialects.native.keys.executor import EXECUTOR, read_executor
 from resile.dialects.native.keys.failures import FAILURE_TABLES, ROUTING, read_retries, read_retry
 from resile.dialects.native.keys.fanout import FANOUT_TABLES, max_parallel
 from resile.dialects.native.keys.ir import IR_STEP, IR_WORKFLOW
+from resile.dialects.native.keys.names import capture_name
 from resile.dialects.native.step_types.builtin import ASK_KEYS
 from resile.dialects.native.step_types.commands import AGENT_SETTINGS, FILE, PROMPT, read_agent
 from resile.dialects.native.step_types.programs import HTTP_KEYS, PYTHON_KEYS
@@ -29,8 +30,6 @@ from resile.model.limits import RETRIES_MAX
 from resile.model.workflow import Capture, CaptureForm, Input, Need, Resources, Secret, Step
 
 CAPTURE_FORMS: tuple[CaptureForm, ...] = get_args(CaptureForm)
-ROOTS = ("inputs", "env", "steps", "execution", "item", "item_index", "item_id", "map", "error", "shell", "raw")
-"""Reserved first words of references; no name can be captured under them."""
 VERSION = 1
 CPUS_MAX = 1_000_000
 GPUS_MAX = 10_000
@@ -150,18 +149,6 @@ def _capture(reading: Reading, node: Node) -> Any:
         if form is not INVALID and (form == "value" or capture_name(reading, name, key)):
             result.append(Capture(name, form))
     return tuple(result)
-
-
-def capture_name(reading: Reading, name: str, node: Node) -> bool:
-    """May a value be captured under this name, so that `${NAME}` finds it?"""
-    if name in ROOTS:
-        reading.report.error("reserved", f"`{name}` is reserved and can't be captured", node)
-    elif not read.IDENTIFIER.fullmatch(name):
-        hint = "letters, digits and `_`, not starting with a digit"
-        reading.report.error("name", f"`{shorten(name)}` can't be the name of a captured value", node, hint=hint)
-    else:
-        return True
-    return False
 
 
 def _memory(reading: Reading, node: Node) -> Any:
