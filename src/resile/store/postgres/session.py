@@ -63,7 +63,9 @@ class Session:
         try:
             self.db = self._connect()
         except psycopg.Error as error:
-            raise self.explain(error) from error
+            # An error of the server has a code; without one the connection broke while it was set up.
+            is_lost = isinstance(error, _AWAY) or error.sqlstate is None
+            raise (unreachable if is_lost else explain)(error, self.address.shown) from error
 
     def read(self, ask: Callable[[Connection], T], *, wait: bool = True) -> T:
         """Run a query that changes nothing; without `wait`, try only once to open a lost connection again."""

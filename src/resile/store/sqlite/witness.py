@@ -103,8 +103,9 @@ class Witness:
         noted.pop(run, None)
         noted[run] = None
         if len(noted) > RUNS_MAX:
-            oldest = next(iter(noted))
-            del noted[oldest]
+            # Several threads of a server note runs; each step here is one operation on the dictionary.
+            oldest = next(iter(list(noted)))
+            noted.pop(oldest, None)
             self._remove(oldest)
 
     def _make_room(self) -> None:
