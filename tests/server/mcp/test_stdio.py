@@ -108,7 +108,14 @@ def test_judgements_are_all_carried_out_or_none(parked: Program) -> None:
         """Judge."""
         both = [decision(1, "skip", output={"x": 1}, confidence=0.75), decision(3)]
         refused = await tools.call("classify_and_resolve_failures", workflow_id=1, classifications=both)
-        assert [one["done"] for one in refused["results"]] == [False, False]
+        assert [(one["done"], one["problem"]) for one in refused["results"]] == [
+            (
+                False,
+                "not carried out, because another decision is impossible; "
+                "`partial: true` carries out the possible ones",
+            ),
+            (False, "job 3 (c) is blocked, not parked"),
+        ]
         assert len((await tools.call("list_pending_failed_jobs", workflow_id=1))["jobs"]) == 2
         done = await tools.call("classify_and_resolve_failures", workflow_id=1, classifications=both, partial=True)
         assert [one["done"] for one in done["results"]] == [True, False]
@@ -122,14 +129,17 @@ def test_judgements_are_all_carried_out_or_none(parked: Program) -> None:
 
 
 def test_an_agent_may_judge_only_so_often(parked: Program) -> None:
-    """The quota counts the judgements of a run, over all agents."""
+    """The quota counts the judgements of a run, over all agents; an impossible decision spends nothing."""
 
     async def work(tools: Tools) -> None:
-        """Judge two failures with a quota of one."""
-        both = [decision(1, "skip"), decision(2, "skip")]
-        done = await tools.call("classify_and_resolve_failures", workflow_id=1, classifications=both, partial=True)
-        assert [one["done"] for one in done["results"]] == [True, False]
-        assert "quota" in done["results"][1]["problem"]
+        """Judge two failures, and a job that is not parked, with a quota of one."""
+        all_three = [decision(3), decision(1, "skip"), decision(2, "skip")]
+        done = await tools.call("classify_and_resolve_failures", workflow_id=1, classifications=all_three, partial=True)
+        assert [(one["done"], one["problem"]) for one in done["results"]] == [
+            (False, "job 3 (c) is blocked, not parked"),
+            (True, ""),
+            (False, "agents may judge no more failures of run 1: the quota is spent"),
+        ]
 
     served(parked, "--allow-judge", "--judge-quota", "1")(work)
     assert [failure["step"] for failure in parked.json("parked", "1")["failures"]] == ["b"]

@@ -25,6 +25,7 @@ from resile.store.errors import LeaseHeld
 from resile.store.server_tables import SharedStore
 
 AGENT = "agent:"
+HELD_BACK = "not carried out, because another decision is impossible; `partial: true` carries out the possible ones"
 
 
 class Decision(Struct, frozen=True):
@@ -56,11 +57,10 @@ def judge_many(
 ) -> list[Decided]:
     """Carry out decisions about parked failures. If one is impossible, carry out none, unless `partial`."""
     state = fold_log(store, row_of(store, run))
-    left = quota - _judged_by_agents(store, run)
-    problems = [_problem(state, run, decision, decisions[:number], left) for number, decision in enumerate(decisions)]
+    problems = _problems(state, run, decisions, quota - _judged_by_agents(store, run))
     if dry_run or (any(problems) and not partial):
         return [
-            _result_of(state, decision, done=False, problem=problem)
+            _result_of(state, decision, done=False, problem=problem or ("" if dry_run else HELD_BACK))
             for decision, problem in zip(decisions, problems, strict=True)
         ]
     possible = [decision for decision, problem in zip(decisions, problems, strict=True) if not problem]
@@ -79,12 +79,22 @@ def _judged_by_agents(store: SharedStore, run: int) -> int:
     return sum(str(note.data.get("by", "")).startswith(AGENT) for note in notes)
 
 
-def _problem(state: State, run: int, decision: Decision, earlier: Sequence[Decision], left: int) -> str:
-    """Why a decision can't be carried out; empty if it can."""
-    if any(decision.job == other.job for other in earlier):
-        return f"job {decision.job} is decided twice"
-    if len(earlier) >= left:
-        return f"agents may judge no more failures of run {run}: the quota is spent"
+def _problems(state: State, run: int, decisions: Sequence[Decision], left: int) -> list[str]:
+    """Why each decision can't be carried out; empty if it can. Each one that can takes one of the `left` judgements."""
+    problems: list[str] = []
+    for number, decision in enumerate(decisions):
+        if any(decision.job == other.job for other in decisions[:number]):
+            problem = f"job {decision.job} is decided twice"
+        elif problem := _problem(state, run, decision):
+            pass
+        elif problems.count("") >= left:
+            problem = f"agents may judge no more failures of run {run}: the quota is spent"
+        problems.append(problem)
+    return problems
+
+
+def _problem(state: State, run: int, decision: Decision) -> str:
+    """Why a decision does not fit its job; empty if it fits."""
     try:
         refuse_misfit(state, parked_job(state, str(decision.job), run), decision.judgement)
     except ResileError as error:
@@ -103,7 +113,7 @@ def _carry_out(store: SharedStore, run: int, decisions: Sequence[Decision], by: 
                 Judged(now, decision.job, by=by, offline=True, **structs.asdict(decision.judgement))
                 for decision in decisions
             ]
-            late = {decision.job: _problem(state, run, decision, (), 1) for decision in decisions}
+            late = {decision.job: _problem(state, run, decision) for decision in decisions}
             session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
             timely = [event for event in events if not late[event.job]]
             if timely:
