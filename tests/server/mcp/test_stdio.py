@@ -145,6 +145,19 @@ def test_an_agent_may_judge_only_so_often(parked: Program) -> None:
     assert [failure["step"] for failure in parked.json("parked", "1")["failures"]] == ["b"]
 
 
+def test_a_status_that_no_run_can_have_is_refused(parked: Program) -> None:
+    """A status is one of the known words; another one is an error with its name, not an empty list."""
+
+    async def work(tools: Tools) -> None:
+        """List by status."""
+        with pytest.raises(Refused, match=r"list_runs: Invalid enum value 'broken' - at `\$.status`"):
+            await tools.call("list_runs", status="broken")
+        assert [run["run"] for run in (await tools.call("list_runs", status="parked"))["runs"]] == [1]
+        assert len((await tools.call("list_runs", status=""))["runs"]) == 1
+
+    served(parked)(work)
+
+
 def test_similar_failures_say_what_was_decided(parked: Program) -> None:
     """The next agent sees the verdict, the reason and the end of an earlier failure with the same signature."""
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from resile.model.status import RunStatus
+
 Text = Annotated[str, Meta(max_length=10_000)]
 Run = Annotated[int, Meta(ge=1, description="the number of the run")]
 
@@ -17,7 +19,7 @@ class _Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ListRuns(_Arguments, frozen=True, kw_only=True):
     """Which runs to list."""
 
-    status: Annotated[Text, Meta(description="running, completed, failed, canceled, parked or interrupted")] = ""
+    status: RunStatus | Literal[""] = ""
     workflow: Annotated[Text, Meta(description="the name of the workflow")] = ""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 20
 
