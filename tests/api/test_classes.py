@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from resile.dialects.native.keys.fanout import ERROR_POLICY, MAP
 from resile.dialects.native.keys.steps import RESOURCES
 from resile.errors import ResileError, RunFailed, StepFailed, StoreError, WorkflowError
 from resile.model.rules import Match
+from resile.store.contract import RunRow
+from resile.store.open import open_store
 from resile.testing import in_test_mode
 from tests.api import functions as f
 from tests.api.conftest import Place
@@ -204,6 +207,17 @@ def test_the_client_looks_at_runs_and_judges_them(place: Place) -> None:
     client.judge(1, "a", "skip", output="x", reason="known")
     assert client.resume(1).result("a") == "x"
     assert client.cancel(1)["requested"] is False
+
+
+def test_the_client_lists_every_run(place: Place) -> None:
+    """A client lists all runs of its database, also those beyond the first hundred."""
+    row = RunRow(
+        id=0, workflow="x", dialect="native", definition="", status="completed", summary={"first_failure": None}
+    )
+    with closing(open_store(place.db)) as store:
+        for _ in range(101):
+            store.create_run(row, b"", [])
+    assert [run["run"] for run in Client(place.db).runs()] == list(range(101, 0, -1))
 
 
 def test_the_test_mode_leaves_nothing_behind_and_does_not_wait(tmp_path: Path) -> None:

@@ -34,8 +34,10 @@ class Client:
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs: number, workflow, status, times and counts of steps, as `resile status --json` prints them."""
+        from resile.commands.inspect import RunFilter
+
         with self._commands() as commands:
-            return [_plain(run) for run in commands.runs().runs]
+            return [_plain(run) for run in commands.runs(RunFilter(limit=None)).runs]
 
     def get(self, run: int) -> dict[str, Any]:
         """One run with its jobs, as `resile status RUN --json` prints it."""

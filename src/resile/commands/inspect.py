@@ -43,14 +43,14 @@ def standing(store: SharedStore, row: RunRow) -> RunStatus:
 
 class RunFilter(Struct, frozen=True):
     """Which runs a list has: all conditions that are given must hold. They started from `since` to `until`, in Unix
-    time.
+    time. A list has at most `limit` of them, or all if it is None.
     """
 
     statuses: tuple[str, ...] = ()
     workflow: str = ""
     since: float = 0.0
     labels: dict[str, str] = {}
-    limit: int = RUNS_LISTED
+    limit: int | None = RUNS_LISTED
     until: float = math.inf
 
     def accepts(self, store: SharedStore, row: RunRow) -> bool:
