@@ -171,7 +171,12 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("only two\n")
     assert "is no token" in _start(tmp_path, "--token-file", "tokens").stderr
     assert "belong together" in _start(tmp_path, "--tls-cert", "x.pem").stderr
-    assert "can't be used" in _start(tmp_path, "--tls-cert", "x.pem", "--tls-key", "y.pem").stderr
+    pair = ("--tls-cert", "x.pem", "--tls-key", "y.pem")
+    assert "x.pem: the certificate can't be used: No such file" in _start(tmp_path, *pair).stderr
+    (tmp_path / "x.pem").touch()
+    assert "y.pem: the key can't be used: No such file" in _start(tmp_path, *pair).stderr
+    (tmp_path / "y.pem").touch()
+    assert "x.pem: the certificate with the key y.pem can't be used: " in _start(tmp_path, *pair).stderr
     assert "in memory" in _start(tmp_path, "--db", "memory:").stderr
 
 

@@ -108,11 +108,16 @@ def _scheme(settings: ServerSettings) -> str:
         return "http"
     if not settings.tls_cert or not settings.tls_key:
         raise ResileError("bad-call", "--tls-cert and --tls-key belong together", hint="give both")
+    file, what = settings.tls_cert, "certificate"
     try:
+        open(file, "rb").close()
+        file, what = settings.tls_key, "key"
+        open(file, "rb").close()
+        file, what = settings.tls_cert, f"certificate with the key {settings.tls_key}"
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key)
     except OSError as error:
-        message = f"the certificate can't be used: {error.strerror or error}"
-        raise ResileError("bad-certificate", message, where=settings.tls_cert) from error
+        message = f"the {what} can't be used: {error.strerror or error}"
+        raise ResileError("bad-certificate", message, where=file) from error
     return "https"
 
 
