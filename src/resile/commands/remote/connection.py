@@ -1,7 +1,7 @@
 """Sends requests to one server over one kept connection, and raises its refusals as errors of commands.
 
     problem document     ResileError with the same code, in hyphens, the same message and hint
-    no answer            ResileError: server-unreachable, server-timeout, bad-answer
+    no answer            ResileError: server-unreachable, server-untrusted, server-timeout, bad-answer
 
 If the server has closed the kept connection, the client sends the request again. That is safe, because each change
 carries a key by which the server recognises a repetition.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -241,6 +242,11 @@ class Connection:
             self.close()
             message = f"the server at {self.url} has not answered within {ANSWER_SECONDS_MAX:.0f} seconds"
             raise Unreachable("server-timeout", message, hint="its log says what it does") from error
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            message = f"the certificate of {self.url} is not trusted: {error.verify_message}"
+            hint = "SSL_CERT_FILE names a file with a certificate to trust"
+            raise ResileError("server-untrusted", message, hint=hint) from error
         except OSError as error:
             self.close()
             why = error.strerror or str(error) or type(error).__name__
