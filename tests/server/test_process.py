@@ -154,6 +154,18 @@ def test_a_step_goes_on_while_one_host_after_another_fails(serve: Callable[..., 
     assert server.stop() == 0
 
 
+def test_it_says_soon_that_its_database_takes_no_write(serve: Callable[..., Server]) -> None:
+    """A probe does not wait as long as the store does for a database that is locked or away."""
+    server = serve()
+    database = sqlite3.connect(server.db, isolation_level=None)
+    database.execute("BEGIN IMMEDIATE")
+    answer = server.api.call("GET", "/readyz")
+    assert (answer.status, answer.code) == (503, "store_unavailable")
+    assert answer.json["detail"] == "the database has not taken a write within 3 seconds"
+    database.close()
+    wait_for(lambda: server.api.call("GET", "/readyz").status == 200)
+
+
 def test_it_stops_while_its_database_fails(serve: Callable[..., Server]) -> None:
     """A signal ends it, although it can't hand back its runs."""
     server = serve()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from resile.store.server_tables import ServerTables
 
 _PROBE = "readyz"
+# How long a probe waits for the database. The store itself waits longer for one that is away, and who probes does not.
+PROBE_SECONDS = 3.0
 
 
 async def healthz(_request: Request) -> Health:
@@ -32,7 +35,11 @@ async def readyz(request: Request) -> Health:
         raise Problem(
             "store_unavailable", "no run is driven: the database has failed", hint="the server's log says why"
         )
-    await request.server.stores.write(lambda connection: _write(connection.tables))
+    try:
+        await asyncio.wait_for(request.server.stores.write(lambda connection: _write(connection.tables)), PROBE_SECONDS)
+    except TimeoutError:
+        message = f"the database has not taken a write within {PROBE_SECONDS:.0f} seconds"
+        raise Problem("store_unavailable", message, hint="the server's log says why") from None
     return Health("ok")
 
 
