@@ -69,7 +69,9 @@ def test_jobs_call_torc_through_the_server(serve: Callable[..., Server], tmp_pat
 
 RECOVERS = """
 name: recovers
-failure_handlers: [{name: mends, rules: [{exit_codes: [10], recovery_script: ./mend.sh}]}]
+failure_handlers:
+  - name: mends
+    rules: [{exit_codes: [10], recovery_script: torc jobs get $TORC_JOB_ID > got; ./mend.sh}]
 jobs:
   - {name: first, command: "true"}
   - name: solve
@@ -79,12 +81,15 @@ jobs:
 MEND = """
 curl -s -X POST "$TORC_API_URL/jobs/$TORC_JOB_ID/retry/9?max_retries=3" > asked
 cat "$TORC_OUTPUT_DIR/job_stdio/job_wf${TORC_WORKFLOW_ID}_j${TORC_JOB_ID}_r${TORC_RUN_ID}_a${TORC_ATTEMPT_ID}.e" > read
+curl -s "$TORC_API_URL/jobs?workflow_id=$TORC_WORKFLOW_ID&status=ready" > reserved
 touch mended
 """
 
 
 def test_torc_job_id_is_the_id_of_the_api(api: Api, tmp_path: Path) -> None:
-    """A job and its recovery script name the job to the server by it, and the files of the failed attempt as well."""
+    """A job and its recovery script name the job to the server by it, and the files of the failed attempt as well; the
+    retry that the script prepares is reserved: the job is ready, and at its next attempt.
+    """
     (tmp_path / "mend.sh").write_text(MEND)
     (tmp_path / "mend.sh").chmod(0o755)
     run = api.finish(RECOVERS, file="recovers.yaml", directory=str(tmp_path))
@@ -92,6 +97,17 @@ def test_torc_job_id_is_the_id_of_the_api(api: Api, tmp_path: Path) -> None:
     assert api.get(f"/runs/{run}/jobs/2/attempts/1/stdout").body == b"%d 2\n" % key
     assert msgspec.json.decode((tmp_path / "asked").read_bytes())["code"] == "run_id_stale"
     assert (tmp_path / "read").read_text() == "broken\n"
+    assert msgspec.json.decode((tmp_path / "reserved").read_bytes())["items"] == [
+        {
+            "id": key,
+            "workflow_id": run,
+            "name": "solve",
+            "status": "ready",
+            "attempt_id": 2,
+            "stderr": "broken\n",
+        }
+    ]
+    assert 'status: "ready"\nattempt_id: 2\n' in (tmp_path / "got").read_text()
     assert api.get(f"/runs/{run}").json["status"] == "completed"
 
 

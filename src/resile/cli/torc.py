@@ -163,12 +163,14 @@ def _job(number: str) -> dict[str, Any]:
                 raise
     if found is None:
         raise Refused(f"there is no job with the ID {number}")
+    from resile.dialects.torc.job_words import attempt_in_torc, status_in_torc
+
     return {
         "id": found.id if server is None else job_key(run, found.id),
         "workflow_id": run,
         "name": found.step,
-        "status": found.status,
-        "attempt_id": max(found.attempts, 1),
+        "status": status_in_torc(found.status),
+        "attempt_id": attempt_in_torc(found.status, found.attempts),
         "return_code": found.exit_code,
     }
 

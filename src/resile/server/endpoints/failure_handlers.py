@@ -14,6 +14,7 @@ from resile.commands.inspect import last_failures
 from resile.commands.judge import Judgement
 from resile.commands.service.jobs import list_jobs
 from resile.dialects.native.writer.rules import handler_rule
+from resile.dialects.torc.job_words import attempt_in_torc, status_in_torc
 from resile.engine.replay import current_workflow, row_of
 from resile.model.nested import job_key, split_job_key
 from resile.model.status import STATUS_NAMES
@@ -26,8 +27,6 @@ from resile.server.problems import Problem
 from resile.server.stores import Connection
 from resile.store.contract import JobRow, Store
 
-# Statuses that Torc does not have, as its clients see them.
-_AS_TORC = {"recovering": "ready", "skipped": "disabled"}
 _RETRYABLE = ("running", "failed", "terminated")
 _VERDICTS: dict[str, Literal["retry", "fail"]] = {"ready": "retry", "failed": "fail"}
 
@@ -50,10 +49,6 @@ class RetryQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The retry is refused when the job has had so many attempts."""
 
     max_retries: Annotated[int, Meta(ge=0, le=10**9)] | UnsetType = UNSET
-
-
-def _status(name: str) -> str:
-    return _AS_TORC.get(name, name)
 
 
 def get_handler(request: Request) -> FailureHandler:
@@ -96,7 +91,7 @@ def list_torc_jobs(request: Request) -> TorcJobs:
     asked: JobsQuery = request.query
     statuses = words_of("status", asked.status, tuple(STATUS_NAMES.values()))
     run, store = asked.workflow_id, request.store
-    jobs = [job for job in list_jobs(store, run) if not statuses or _status(job.status) in statuses]
+    jobs = [job for job in list_jobs(store, run) if not statuses or status_in_torc(job.status) in statuses]
     failures = last_failures(store, run, [job.id for job in jobs if job.attempts])
     return TorcJobs(
         [
@@ -104,8 +99,8 @@ def list_torc_jobs(request: Request) -> TorcJobs:
                 job.key,
                 run,
                 job.step,
-                _status(job.status),
-                max(1, job.attempts),
+                status_in_torc(job.status),
+                attempt_in_torc(job.status, job.attempts),
                 failures[job.id].stderr if job.id in failures else "",
             )
             for job in jobs
@@ -159,7 +154,8 @@ def _job(connection: Connection, key: int) -> TorcJob:
     row: JobRow | None = next((row for row in rows if row.id == number), None)
     if row is None:
         raise Problem("job_not_found", f"there is no job {key}")
-    return TorcJob(key, run, row.step, _status(STATUS_NAMES[row.status]), max(1, row.attempts))
+    status = STATUS_NAMES[row.status]
+    return TorcJob(key, run, row.step, status_in_torc(status), attempt_in_torc(status, row.attempts))
 
 
 ROUTES = (
