@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 
 import msgspec
@@ -425,3 +426,12 @@ def test_an_ambiguous_name(program: Program) -> None:
     assert f"  resile judge 1 {ids[0]} retry " in shown
     assert program.json("judge", "1", str(ids[0]), "skip")["step"] == "fix"
     assert program.json("judge", "1", "b.on_failure/fix", "skip", "--resume")["steps"]["recovered"] == 2
+
+
+def test_a_judge_without_variables_has_a_name(program: Program) -> None:
+    """The log names the user of the system where the environment names none."""
+    program.env |= {"USER": "", "LOGNAME": ""}
+    parked(program)
+    program.call("judge", "1", "solve", "skip", "--output", "done")
+    (line,) = program.call("events", "list", "1", "--type", "step_judged", "--json", code=0).stdout.splitlines()
+    assert msgspec.json.decode(line)["data"]["by"].partition("@")[0] == pwd.getpwuid(os.getuid()).pw_name

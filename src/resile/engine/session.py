@@ -357,4 +357,12 @@ def hold_lease(store: Store, run: int) -> Iterator[Lease]:
 
 def caller() -> str:
     """The user, machine and process that act, for the log."""
-    return f"{os.environ.get('USER') or os.environ.get('LOGNAME') or os.getuid()}@{os.uname().nodename}:{os.getpid()}"
+    user = os.environ.get("USER") or os.environ.get("LOGNAME")
+    if not user:
+        import pwd
+
+        try:
+            user = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:
+            user = str(os.getuid())
+    return f"{user}@{os.uname().nodename}:{os.getpid()}"
