@@ -111,6 +111,8 @@ def on_judged(reaction: Reaction, event: Judged) -> None:
     data: dict[str, Any] = {"verdict": event.verdict, "by": event.by, "actor": event.by, "reason": event.reason}
     if event.confidence is not None:
         data["confidence"] = event.confidence
+    granted = {"memory_bytes": event.memory_bytes, "runtime_seconds": event.runtime_seconds}
+    data |= {name: value for name, value in granted.items() if value}
     reaction.note("step_judged", job, data)
     reaction.summarize_route(job, "judge", event.verdict, None, event.reason or "judge")
     match event.verdict:

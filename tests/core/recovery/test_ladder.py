@@ -355,6 +355,21 @@ def test_a_parked_failure_may_be_judged() -> None:
         assert (note.data["verdict"], note.data["by"], note.data["reason"]) == (verdict, "me", "because")
 
 
+def test_the_event_of_a_judgement_says_what_was_granted() -> None:
+    """Memory and time that a judge grants are in the log, and nothing where the judge grants none."""
+    world = World(flow(step("a", rules=(PARK,))), failing(a=2)).run()
+    world.feed(Judged(9.0, 1, "retry", "me", memory_bytes=5, runtime_seconds=7.5))
+    while world.orders:
+        world.perform()
+    world.feed(Judged(19.0, 1, "retry", "me"))
+    granted = [
+        {name: note.data[name] for name in ("memory_bytes", "runtime_seconds") if name in note.data}
+        for note in world.notes
+        if note.type == "step_judged"
+    ]
+    assert granted == [{"memory_bytes": 5, "runtime_seconds": 7.5}, {}]
+
+
 def test_a_judgement_spends_no_rule_and_frees_none() -> None:
     """A judge can be asked again, and the retries that were spent before stay so; each of them began at once."""
     world = World(flow(step("a", rules=(Rule(then="retry", text="retry", limit=1), PARK))), failing(a=-1)).run()
