@@ -102,6 +102,26 @@ def test_blocks_without_an_engine_end(place: Place) -> None:
     assert started == [1]
 
 
+def test_work_after_the_death_of_a_manager_has_a_new_block(place: Place) -> None:
+    """What ran below the manager goes on, and what comes later does not wait for it, even if it would fit beside it."""
+    place.describe(provider="local", workers_per_node=2, blocks_max=2, idle="10s")
+    engine = place.start(
+        "resile: 1\nmax_parallel: 2\nsteps:\n"
+        "  a: {shell: 'echo x >> starts; echo $$ > pid; until test -e go; do sleep 0.05; done'}\n"
+        "  b: {shell: 'until test -e killed; do sleep 0.05; done'}\n"
+        "  c: {shell: 'touch go', needs: [b]}\n"
+    )
+    pid_in(place.folder / "pid")
+    managers = [line for line in place.processes() if "process_worker_pool.py" in line and "-S -E" not in line]
+    for line in managers:
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+    (place.folder / "killed").touch()
+    _, err = engine.communicate(timeout=120)
+    assert (engine.returncode, managers != []) == (0, True), err
+    assert (place.folder / "starts").read_text() == "x\n"
+    wait_for("no process of a block is left", lambda: not place.processes(), 60)
+
+
 def test_an_interrupt_of_the_terminal_reaches_the_engine_only(place: Place) -> None:
     """Ctrl-C goes to all processes of the terminal: those of Parsl are not among them, and the step ends in peace."""
     flow = place.write("resile: 1\nsteps:\n  a: {shell: 'echo $$ > pid; until test -e go; do sleep 0.1; done'}\n")

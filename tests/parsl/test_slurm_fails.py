@@ -104,10 +104,10 @@ def test_a_batch_system_may_be_silent_for_a_while(tmp_path: Path) -> None:
 
     pool._executor = cast(Any, SimpleNamespace(poll_facade=poll, status_facade={}))
     for at in (1.0, SILENT_SECONDS_MAX, 2 * SILENT_SECONDS_MAX, 3 * SILENT_SECONDS_MAX):
-        pool.tend(0, at)
+        pool.tend(0, {}, at)
     assert "squeue" in pool.problem
     with pytest.raises(subprocess.TimeoutExpired):
-        pool.tend(0, 4 * SILENT_SECONDS_MAX + 1)
+        pool.tend(0, {}, 4 * SILENT_SECONDS_MAX + 1)
 
 
 def test_slurm_is_asked_once_for_all_attempts_of_an_allocation(tmp_path: Path, commands: Path) -> None:

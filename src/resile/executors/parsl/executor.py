@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
@@ -311,7 +312,7 @@ class ParslExecutor(AttemptsOnNodes):
     def _tend_pools(self) -> None:
         """Let each pool start and end blocks as its work needs them."""
         for pool in list(self._pools.values()):
-            pool.tend(self._work_of(pool), now())
+            pool.tend(self._work_of(pool), self._busy_blocks(pool), now())
             self._refuse_stuck(pool)
 
     def _rest(self) -> None:
@@ -348,6 +349,12 @@ class ParslExecutor(AttemptsOnNodes):
         with self._lock:
             sent = sum(item.pool is pool for item in self._items.values())
             return sent + len(self._waiting.get(pool.shape, ()))
+
+    def _busy_blocks(self, pool: Pool) -> Counter[str]:
+        """The number of attempts that the nodes of each of a pool's blocks have."""
+        with self._lock:
+            nodes = [item.node for item in self._items.values() if item.pool is pool and item.node is not None]
+            return Counter(node.identity.block for node in nodes if node.identity is not None)
 
     def _refuse_stuck(self, pool: Pool) -> None:
         """Fail the attempts of a pool if it has had no block that works for longer than the limit."""

@@ -5,11 +5,12 @@ A pool starts blocks while there is work for more, and ends idle ones. The first
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import sysconfig
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -210,27 +211,62 @@ class Pool:
 
     # --- blocks
 
-    def tend(self, work: int, now: float) -> None:
-        """Bring the number of blocks to what `work` attempts need: ask for more, or end idle ones."""
+    def tend(self, work: int, busy: Mapping[str, int], now: float) -> None:
+        """Bring the number of blocks to what `work` attempts need: ask for more, or end idle ones.
+
+        `busy` has the number of attempts that the nodes of each block have.
+        """
         assert self._executor is not None
-        settings = self.settings
         self._poll(now)
         status = self._executor.status_facade
         for name in [name for name in self.blocks if name not in status or status[name].terminal]:
             block = self.blocks.pop(name)
-            # A block may fail after its nodes connected. A block that ended because it was idle is no problem.
-            if not block.has_worked and not _was_idle(status.get(name)):
+            # A block may fail after its nodes connected.
+            if not block.has_worked:
                 self._note_problem(_message_of(status.get(name)) or "a block ended before a step began in it", now)
-        slots = settings.nodes_per_block * settings.workers_per_node
-        wanted = min(settings.blocks_max, max(settings.blocks_min, -(-work // slots)))
-        if len(self.blocks) < wanted and now >= self._again_at:
-            self._ask(wanted - len(self.blocks), now)
-        elif len(self.blocks) > wanted:
-            self._executor.scale_in_facade(len(self.blocks) - wanted, max_idletime=settings.idle_seconds)
+        self._adapt(work, busy, now)
         if not work or any(block.has_worked for block in self.blocks.values()):
             self.stuck_since = 0.0
         elif not self.stuck_since:
             self.stuck_since = now
+
+    def _adapt(self, work: int, busy: Mapping[str, int], now: float) -> None:
+        """Ask for the blocks that are missing, or end those that are idle, the longest idle one first."""
+        settings, idle = self.settings, self._idle_times()
+        # The manager of such a block has gone: it takes no more attempts, and goes on for those that it has.
+        closed = [name for name in self.blocks if name in busy and name not in idle]
+        slots = settings.nodes_per_block * settings.workers_per_node
+        needed = -(-(work - sum(busy[name] for name in closed)) // slots)
+        wanted = min(settings.blocks_max, max(settings.blocks_min, needed) + len(closed))
+        if len(self.blocks) < wanted and now >= self._again_at:
+            self._ask(wanted - len(self.blocks), now)
+        elif len(self.blocks) > wanted:
+            # A block that is not busy and has no manager has not come up, or has nothing left to do.
+            times = [(idle.get(name, math.inf), name) for name in self.blocks if name not in busy]
+            over = [name for seconds, name in sorted(times, reverse=True) if seconds > settings.idle_seconds]
+            for name in self._cancel(over[: len(self.blocks) - wanted]):
+                del self.blocks[name]
+
+    def _idle_times(self) -> dict[str, float]:
+        """How long each block with a manager of Parsl has had no task; 0 if it has one."""
+        assert self._executor is not None
+        found: dict[str, float] = {}
+        for manager in self._executor.connected_managers() if self.blocks else ():
+            if manager["active"]:
+                idle = 0.0 if manager["tasks"] else float(manager["idle_duration"])
+                found[manager["block_id"]] = min(found.get(manager["block_id"], math.inf), idle)
+        return found
+
+    def _cancel(self, names: Sequence[str]) -> list[str]:
+        """Have the batch system end these blocks; return those that it ends."""
+        assert self._executor is not None
+        assert self._executor.provider is not None
+        for name in names:
+            # From now on Parsl gives them no tasks.
+            self._executor._hold_block(name)
+        jobs = [self._executor.blocks_to_job_id[name] for name in names]
+        done = self._executor.provider.cancel(jobs) if jobs else ()
+        return [name for name, is_done in zip(names, done, strict=True) if is_done]
 
     def note_work(self, name: str) -> None:
         """Note that an attempt has begun in a block, and shorten the pause after the next problem again."""
@@ -309,11 +345,6 @@ class Pool:
                 executor.provider.cancel(running)
         finally:
             executor.shutdown()
-
-
-def _was_idle(status: Any) -> bool:
-    """Did the pool itself end a block, because it was idle?"""
-    return status is not None and status.state.name == "SCALED_IN"
 
 
 def _message_of(status: Any) -> str:

@@ -127,7 +127,7 @@ class OrderedExecutor(ParslExecutor):
             for number in ordered:
                 pool.wanted.setdefault(number, "")
             before = pool.slots
-            pool.tend(0, now())
+            pool.tend(0, self._busy_blocks(pool), now())
             with self._lock:
                 events, pool.events = pool.events, []
                 self._report_blocks(events)

@@ -8,7 +8,7 @@ walltime was up.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -133,7 +133,7 @@ class OrderedPool(Pool):
             return str(shape.kind.parallel)
         return fit_word(shape.cpus, shape.memory_bytes, shape.gpus, 0)
 
-    def tend(self, work: int, now: float) -> None:
+    def tend(self, work: int, busy: Mapping[str, int], now: float) -> None:
         """Note blocks that have ended, submit ordered blocks, and look at the connected workers."""
         del work
         assert self._executor is not None
@@ -144,7 +144,7 @@ class OrderedPool(Pool):
         for number in [number for number, name in self.wanted.items() if not name]:
             if now >= self._again_at and not (self.former is not None and self.former.goes_on(number)):
                 self._submit_block(number, now)
-        self._look_at_workers()
+        self._look_at_workers(busy)
 
     def _note_ends(self, now: float) -> None:
         """Note blocks that have ended."""
@@ -198,7 +198,7 @@ class OrderedPool(Pool):
             self._refused.add(number)
             self.events.append(Submitted(number, problem=self.problem or "the batch system gives no reason"))
 
-    def _look_at_workers(self) -> None:
+    def _look_at_workers(self, has_attempts: Mapping[str, int]) -> None:
         """Note workers that are new, count their slots, and end blocks that have been idle."""
         assert self._executor is not None
         numbers = {name: number for number, name in self.wanted.items() if name}
@@ -215,7 +215,7 @@ class OrderedPool(Pool):
                 self.events.append(BlockBegun(numbers[name], self._node_of(self.blocks[name])))
             slots += manager["worker_count"]
             is_busy = bool(manager["tasks"]) or manager["idle_duration"] <= self.settings.idle_seconds
-            busy[name] = busy.get(name, False) or is_busy
+            busy[name] = busy.get(name, name in has_attempts) or is_busy
         self.slots = slots
         for name in [name for name, is_busy in busy.items() if not is_busy and name not in self._idle]:
             found = self._look_up(self.blocks[name])
@@ -223,9 +223,7 @@ class OrderedPool(Pool):
                 # The block's workers have exited, and Parsl has not noticed yet.
                 continue
             self._idle.add(name)
-            self._executor._hold_block(name)
-            assert self._executor.provider is not None
-            self._executor.provider.cancel([self._executor.blocks_to_job_id[name]])
+            self._cancel([name])
 
     def _node_of(self, block: Block) -> str:
         """The node of a block, or its nodes, as the batch system names them."""
