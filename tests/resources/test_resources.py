@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -78,6 +80,19 @@ def test_the_document_of_a_run(program: Program) -> None:
     assert "learned_memory_bytes" in events
     program.call("resources", "1", "none", code=2)
     program.call("resources", "1", "--plot", "out.gif", code=2)
+
+
+def test_a_step_of_several_processes_learns_what_they_need_together(program: Program) -> None:
+    """Its first run measures all of them, so that the next one, which is held to that, does not fail."""
+    one = f"""{sys.executable} -S -c 'import time; held = bytearray(30 << 20); time.sleep(1)'"""
+    step = {"shell": f"{one} & {one} & wait", "resources": {"memory": "auto"}}
+    program.write(json.dumps({"resile": 1, "name": "many", "steps": {"two": step}}))
+    program.call("run", "flow.yaml", code=0)
+    (first,) = program.json("resources", "1")["steps"]
+    assert first["peak_bytes"] > 60 * MIB
+    program.call("run", "flow.yaml", code=0)
+    (second,) = program.json("resources", "2")["steps"]
+    assert second["requested"]["memory_bytes"] == first["suggested"]["memory_bytes"]
 
 
 def test_the_percentile_is_a_value_that_was_measured() -> None:

@@ -22,7 +22,7 @@ from resile.core.state import Error, Job, State
 from resile.engine.actions.registry import prepare_of
 from resile.engine.clock import Clock
 from resile.engine.evaluation.values import Values
-from resile.engine.resources import memory_limit, share_of, time_limit, visible_gpus
+from resile.engine.resources import share_of, time_limit, visible_gpus, watched_memory
 from resile.engine.secrets import NOTHING_HIDDEN, Hidden
 from resile.executors.contract import Launch
 from resile.languages.contract import render_text
@@ -133,7 +133,7 @@ class Attempt:
             state.workflow_of(job.scope).grace_seconds if step.grace_seconds is None else step.grace_seconds,
             fallback,
             after=order.after,
-            memory_bytes=memory_limit(state, job),
+            memory_bytes=watched_memory(state, job),
             labels=step.runs_on,
             share=share_of(state, job),
             step=step.name,

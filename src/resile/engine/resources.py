@@ -10,7 +10,7 @@ from resile.core.scheduling.reservations import resources_for
 from resile.core.state import Job, State
 from resile.errors import ResileError
 from resile.executors import descriptors
-from resile.executors.contract import Share
+from resile.executors.contract import MEASURED, Share
 from resile.model.limits import size
 from resile.model.nested import steps_of, workflows_within
 from resile.model.workflow import Step, Workflow
@@ -147,6 +147,12 @@ def memory_limit(state: State, job: Job) -> int:
         return 0
     granted = resources_for(state, job)
     return granted.memory_bytes if granted is not None else 0
+
+
+def watched_memory(state: State, job: Job) -> int:
+    """The memory limit for the launch of an attempt; MEASURED if there is none and its step learns what it needs."""
+    resources = state.step_of(job).resources
+    return memory_limit(state, job) or (MEASURED if resources is not None and resources.memory_auto else 0)
 
 
 def share_of(state: State, job: Job) -> Share:

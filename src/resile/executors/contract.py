@@ -34,6 +34,10 @@ class Share(Struct, frozen=True, gc=False):
     nodes: int = 1
 
 
+# More than any machine has: an attempt with this limit is measured, and never ended for its memory.
+MEASURED = 1 << 60
+
+
 class Launch(Struct, frozen=True, gc=False):
     """One attempt, ready to run: bytes, because text from outside need not be valid UTF-8.
 
@@ -44,7 +48,8 @@ class Launch(Struct, frozen=True, gc=False):
     An attempt with `after` starts when all those attempts have ended by themselves with exit 0. If one of them ends in
     another way, or the executor no longer knows it, the executor withdraws the attempt.
 
-    The executor ends an attempt whose processes together use more than `memory_bytes`; 0 is no limit.
+    The executor ends an attempt whose processes together use more than `memory_bytes`; 0 is no limit. MEASURED is none
+    either, but then the attempt's usage has the memory of all its processes together, not that of the largest one.
 
     If many runs share several places, the attempt goes to a place that has all its `labels` and room for its `share`.
     `step` names its step: an executor may expect attempts of one step to take similar times.

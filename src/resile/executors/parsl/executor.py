@@ -22,7 +22,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.executors.contract import Launch, Report, Withdrawn
+from resile.executors.contract import MEASURED, Launch, Report, Withdrawn
 from resile.executors.fence import Fence
 from resile.executors.local import wire
 from resile.executors.parsl.archive import write_archive
@@ -101,9 +101,9 @@ class ParslExecutor(AttemptsOnNodes):
                 if wire.start_frame(launch) is None:
                     self._report(refusal_of(launch, self._now()))
                     continue
-                if self._settings.provider != "local" and not launch.memory_bytes:
+                if self._settings.provider != "local" and launch.memory_bytes in (0, MEASURED):
                     # Attempts share an allocation, so limit each to the memory that its step asks for.
-                    launch = replace(launch, memory_bytes=launch.share.memory_bytes)
+                    launch = replace(launch, memory_bytes=launch.share.memory_bytes or launch.memory_bytes)
                 self._items[key] = Item(launch=launch)
                 self._waiting.setdefault(self._shape_of(launch), []).append(key)
             self._dispatch()

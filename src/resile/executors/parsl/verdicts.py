@@ -10,7 +10,7 @@ from errno import EINVAL, ETIMEDOUT
 from msgspec.structs import replace
 
 from resile.errors import ResileError
-from resile.executors.contract import Ended, Launch, Lost, Report, Withdrawn
+from resile.executors.contract import MEASURED, Ended, Launch, Lost, Report, Withdrawn
 from resile.executors.parsl import slurm
 from resile.executors.parsl.node import files
 from resile.executors.parsl.nodes import Key, Node
@@ -155,7 +155,7 @@ def refusal_of(launch: Launch, at: float) -> Ended:
 
 def with_memory(ended: Ended, limit_bytes: int) -> Ended:
     """Add the used memory and the limit to the end of an attempt that used too much."""
-    if ended.reason != "oom" or not limit_bytes:
+    if ended.reason != "oom" or limit_bytes in (0, MEASURED):
         return ended
     used = size(max(ended.rss_bytes_max, limit_bytes))
     return replace(ended, evidence=f"out of memory: it used {used}, `resources.memory` is {size(limit_bytes)}")
