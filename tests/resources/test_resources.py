@@ -95,6 +95,17 @@ def test_a_step_of_several_processes_learns_what_they_need_together(program: Pro
     assert second["requested"]["memory_bytes"] == first["suggested"]["memory_bytes"]
 
 
+def test_the_peak_is_that_of_all_processes_where_samples_were_taken(program: Program) -> None:
+    """Of two processes that need as much at the same time, the larger one alone says only half."""
+    one = f"""{sys.executable} -S -c 'import time; held = bytearray(30 << 20); time.sleep(1)'"""
+    steps = {"two": {"shell": f"{one} & {one} & wait"}}
+    program.write(json.dumps({"resile": 1, "name": "many", "resource_monitor": {"interval": "0.1s"}, "steps": steps}))
+    program.call("run", "flow.yaml", code=0)
+    (two,) = program.json("resources", "1")["steps"]
+    assert two["peak_bytes"] == max(rss_bytes for _, rss_bytes, _ in two["series"][0]["samples"]) > 60 * MIB
+    assert two["suggested"]["memory_bytes"] >= two["peak_bytes"]
+
+
 def test_the_percentile_is_a_value_that_was_measured() -> None:
     """The smallest that 95 of 100 do not exceed; of one value, that."""
     assert percentile(list(range(1, 101)), 95) == 95

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from resile.commands.documents.recovery import Granted
 from resile.commands.documents.resources import AttemptSeries, RunResources, StepResources, Suggested
@@ -25,6 +26,8 @@ from resile.store.server_tables import SharedStore
 MEBIBYTE = 1 << 20
 # A suggestion is the peak that 95 % of the attempts stayed within, times this factor.
 MARGIN = 1.2
+# The epoch, the job and the attempt.
+Tried = tuple[int, int, int]
 _INDEXES = r"\[\d+\]"
 
 
@@ -41,11 +44,15 @@ def resources_of(store: SharedStore, run: int, only: str = "") -> RunResources:
         row = row_of(store, run)
         state = fold_log(store, row)
         names = {job.id: path_of(job.scope, job.step) for job in store.jobs(run)}
-        used, epochs = _used_by_step(store, run, names)
+        sampled = _samples(row, state.epoch)
+        used = _used_by_step(store, run, names, sampled)
     if only and not any(_is_named(name, only) for name in names.values()):
         hint = f"`resile status {run}` lists its steps"
         raise ResileError("no-such-step", f"run {run} has no step {only!r}", hint=hint)
-    series = _series_by_step(row, epochs, names)
+    series: dict[str, list[AttemptSeries]] = {}
+    for (_, job, _), found in sampled.items():
+        if job in names:
+            series.setdefault(names[job], []).extend(found)
     steps = _definitions(state)
     return RunResources(
         run=run,
@@ -67,23 +74,31 @@ def _is_named(name: str, only: str) -> bool:
     return only in (name, name.rpartition("/")[2])
 
 
-def _used_by_step(store: SharedStore, run: int, names: dict[int, str]) -> tuple[dict[str, _Used], int]:
-    """The resources that the attempts of each step used, in the order of the steps, and the number of epochs.
+def _used_by_step(
+    store: SharedStore, run: int, names: dict[int, str], sampled: Mapping[Tried, list[AttemptSeries]]
+) -> dict[str, _Used]:
+    """The resources that the attempts of each step used, in the order of the steps.
 
     Attempts of maps and child workflows are left out, because no process of theirs was measured.
     """
     used: dict[str, _Used] = {}
-    epochs = 1
+    epoch = 1
     for entry in store.entries(run):
         event = entry.event
         if isinstance(event, EpochStarted):
-            epochs += 1
+            epoch += 1
         elif isinstance(event, AttemptEnded) and event.job in names and event.outcome.usage.rss_bytes_max:
             found = used.setdefault(names[event.job], _Used([], set()))
-            found.usages.append(event.outcome.usage)
+            found.usages.append(_with_samples(event.outcome.usage, sampled.get((epoch, event.job, event.attempt), ())))
             found.jobs.add(event.job)
     order = list(dict.fromkeys(names[job] for job in sorted(names)))
-    return {name: used[name] for name in order if name in used}, epochs
+    return {name: used[name] for name in order if name in used}
+
+
+def _with_samples(usage: Usage, series: Iterable[AttemptSeries]) -> Usage:
+    """The usage of an attempt, with the peak of its samples if that is larger: these are of all processes together."""
+    peak = max((rss_bytes for one in series for _, rss_bytes, _ in one.samples), default=0)
+    return replace(usage, rss_bytes_max=max(usage.rss_bytes_max, peak))
 
 
 def _definitions(state: State) -> dict[str, Step]:
@@ -139,12 +154,11 @@ def suggested_bytes(p95: int) -> int:
     return math.ceil(p95 * MARGIN / MEBIBYTE - 1e-9) * MEBIBYTE
 
 
-def _series_by_step(row: RunRow, epochs: int, names: dict[int, str]) -> dict[str, list[AttemptSeries]]:
-    """The samples that a monitor has taken, by step."""
-    found: dict[str, list[AttemptSeries]] = {}
+def _samples(row: RunRow, epochs: int) -> dict[Tried, list[AttemptSeries]]:
+    """The samples of each attempt: several series if one engine after another has watched it."""
+    found: dict[Tried, list[AttemptSeries]] = {}
     for epoch in range(1, epochs + 1):
         for one in read_series(epoch_folder(row.output, row.id, epoch)):
-            if one.job in names:
-                series = AttemptSeries(job=one.job, attempt=one.attempt, samples=list(one.samples))
-                found.setdefault(names[one.job], []).append(series)
+            series = AttemptSeries(job=one.job, attempt=one.attempt, samples=list(one.samples))
+            found.setdefault((epoch, one.job, one.attempt), []).append(series)
     return found
