@@ -182,9 +182,14 @@ def kind_of(allocation: Allocation) -> str:
     """How the end of an allocation counts for its attempts: timeout, oom, preempted or lost."""
     if allocation.state == "TIMEOUT":
         return "timeout"
-    if allocation.state == "OUT_OF_MEMORY" or (allocation.exit.endswith(":9") and _ran_out_of_memory(allocation)):
+    if allocation.state == "OUT_OF_MEMORY" or (_was_killed(allocation) and _ran_out_of_memory(allocation)):
         return "oom"
     return "preempted" if allocation.state in ("PREEMPTED", "CANCELLED", "REVOKED") else "lost"
+
+
+def _was_killed(allocation: Allocation) -> bool:
+    """Did SIGKILL end the script of an allocation, or a process whose exit code the script passed on?"""
+    return allocation.exit == "137:0" or allocation.exit.endswith(":9")
 
 
 def _ran_out_of_memory(allocation: Allocation) -> bool:
