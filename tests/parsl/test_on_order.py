@@ -195,6 +195,17 @@ def test_directives() -> None:
     assert directives(Shape(2, 0, 0, 60.0, Kind("s", ("--ntasks-per-node=8",)))) == ["--ntasks-per-node=8", *last]
 
 
+@pytest.mark.parametrize(("seconds", "walltime"), [(20.0, "00:01:00"), (60.0, "00:01:00"), (113.0, "00:02:00")])
+def test_an_allocation_lasts_whole_minutes(seconds: float, walltime: str) -> None:
+    """Parsl asks Slurm for minutes without the seconds, and 0 minutes are no limit there: so Resile rounds them up."""
+    pytest.importorskip("parsl")
+    for settings, shape in (
+        (ExecutorSettings("/shared", "slurm", walltime_seconds=seconds), NO_SHAPE),
+        (ExecutorSettings("/shared", "slurm"), Shape(walltime_seconds=seconds)),
+    ):
+        assert provider_maker(settings, 7, "wf7_r1", count(1))(shape).walltime == walltime
+
+
 def test_blocks_that_follow_the_work() -> None:
     """A job that wants a scheduler has its options, nodes and time; without one, and on this machine, it has none."""
     cluster = Cluster({"s": Scheduler(60.0, 2, {"mem": "1G"}, "#SBATCH --a=1\n--b")}, wanted={"a": "s"}, nodes={"a": 2})

@@ -27,6 +27,11 @@ def _walltime(seconds: float) -> str:
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
+def _whole_minutes(settings: ExecutorSettings, shape: Shape) -> str:
+    """The walltime for a system that Parsl gives minutes only: Parsl drops the seconds, and 0 is no limit for Slurm."""
+    return _walltime(60 * math.ceil((shape.walltime_seconds or settings.walltime_seconds) / 60))
+
+
 def _local(settings: ExecutorSettings, _shape: Shape, _run: int, _label: str, _numbers: Iterator[int]) -> Any:
     """Blocks on this machine."""
     from parsl.providers import LocalProvider
@@ -81,7 +86,7 @@ def _slurm(settings: ExecutorSettings, shape: Shape, run: int, label: str, numbe
         nodes_per_block=nodes,
         init_blocks=0,
         max_blocks=settings.blocks_max,
-        walltime=_walltime(shape.walltime_seconds or settings.walltime_seconds),
+        walltime=_whole_minutes(settings, shape),
         scheduler_options="\n".join(options),
         worker_init=settings.worker_init,
         exclusive=False,
@@ -118,7 +123,7 @@ def _lsf(settings: ExecutorSettings, shape: Shape, _run: int, _label: str, _numb
         nodes_per_block=settings.nodes_per_block,
         init_blocks=0,
         max_blocks=settings.blocks_max,
-        walltime=_walltime(60 * math.ceil((shape.walltime_seconds or settings.walltime_seconds) / 60)),
+        walltime=_whole_minutes(settings, shape),
         worker_init=settings.worker_init,
         request_by_nodes=True,
     )
