@@ -16,7 +16,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.languages.shell.computed import Names, is_brace_list, is_computed
-from resile.languages.shell.flow import INPUT, Flow, names_counted, names_looked_up, names_repeated, variables_in
+from resile.languages.shell.flow import (
+    INPUT,
+    Flow,
+    names_counted,
+    names_looked_up,
+    names_repeated,
+    variables_in,
+    variables_in_document,
+)
 from resile.languages.shell.interpreters import COMPUTED, code_words, is_suspect, reader_of_input, runs_files
 from resile.languages.shell.rules import ASSIGNMENT, SUSPECTS, Rules, Shell, Verdict, Word, without_quotes
 
@@ -26,6 +34,7 @@ _VARIABLE = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z_][A-Za-z0-9_]*")
 _UNCOUNTED = re.compile(r"\$\{#[^}]*\}|\$\{\w+[%#/^,][^}]*\}|\$\([^()]*\)|`[^`]*`")
 _NUMBER = Verdict("number")
 _CALM = Verdict("calm")
+_INDEX = Verdict("index")
 # A command whose name is computed, and expansions that read a variable's value again.
 _EXPANDED = re.compile(
     r"(?:^|[;&|{}\n(`]|\b(?:then|do|else|if|elif|while|until|exec|command|time)\s)"
@@ -46,6 +55,10 @@ class Simple:
         self.elements: list[tuple[int, int]] = []
         self.before = before
         self.has_document = False
+        self.documents: list[tuple[int, int]] = []
+        self.bodies: list[tuple[int, int]] = []
+        # The commands inside the compound command that ends here.
+        self.group: list[Simple] = []
         self.second = ""
 
     def begin_word(self, at: int, redirect: str) -> None:
@@ -82,7 +95,7 @@ class Judge:
         self.commands.append(simple)
         self.places.update(simple.values)
         self.places.update(simple.elements)
-        prints_inside = bool(self.printed) and self.printed[-1][0] > simple.starts[0]
+        prints_inside = bool(self.printed and simple.starts) and self.printed[-1][0] > simple.starts[0]
         is_fed = simple.has_document or simple.before is not None or prints_inside
         if not (simple.values or simple.elements or is_fed):
             return
@@ -96,10 +109,7 @@ class Judge:
         texts = rules.texts[rules.first :]
         if any(is_suspect(text.rpartition("/")[2]) for text in texts):
             self._find_code(simple, rules, texts)
-            reader = reader_of_input(texts)
-            if reader:
-                simple.second = reader
-                self._mark_input(simple, rules, reader)
+            self._find_reader(simple, rules, texts)
 
     def _rules(self, simple: Simple) -> Rules:
         """The rules for the words of a command."""
@@ -108,8 +118,11 @@ class Judge:
         words = [Word(without_quotes(text[start:end]), start, end, redirect) for start, end, redirect in spans]
         return Rules(words, self.shell)
 
-    def close_document(self, simple: Simple, values: list[tuple[int, int]]) -> None:
-        """Judge the values in a here-document of a command."""
+    def close_document(self, simple: Simple, values: list[tuple[int, int]], body: tuple[int, int]) -> None:
+        """Judge the values in a here-document of a command; `body` is where the shell expands variables in it."""
+        simple.documents += values
+        simple.bodies.append(body)
+        self.printed += values
         for at, piece in values:
             self.places[at] = piece
             self.fed.append(at)
@@ -126,10 +139,12 @@ class Judge:
         self._judge_computed(every)
         counted: set[str] = set()
         keyed: set[str] = set()
+        looked_up = names_looked_up(text)
         for rules in every:
-            integers, maps = rules.names_declared()
+            integers, maps, references = rules.names_declared()
             counted.update(integers)
             keyed.update(maps)
+            looked_up.update(references)
             for word in rules.words_evaluated("number"):
                 counted.update(_VARIABLE.findall(word.text))
         stretches = [(start, end) for start, end, array in self.arithmetic if array not in keyed]
@@ -140,7 +155,7 @@ class Judge:
         for name, piece in self.assigned:
             if name in followed:
                 self._apply(piece, _NUMBER)
-        self._judge_flow(every, counted, stretches)
+        self._judge_flow(every, counted | looked_up, stretches, keyed)
 
     def _judge_computed(self, every: list[Rules]) -> None:
         """Judge the commands whose name is computed as those which the text says they are; warn of all others."""
@@ -155,12 +170,15 @@ class Judge:
                 for at, piece in simple.values:
                     self._judge_value(at, piece, resolved)
                 self._find_code(simple, resolved, resolved.texts[resolved.first :])
+                self._find_reader(simple, resolved, resolved.texts[resolved.first :])
             if not known:
                 for at, piece in simple.values:
                     if at >= rules.words[rules.first].end or is_brace_list(rules.command):
                         self._mark(piece, COMPUTED)
 
-    def _judge_flow(self, every: list[Rules], counted: set[str], stretches: list[tuple[int, int]]) -> None:
+    def _judge_flow(
+        self, every: list[Rules], counted: set[str], stretches: list[tuple[int, int]], keyed: set[str]
+    ) -> None:
         """Judge the values that may reach a place that is evaluated through variables or through what is printed."""
         flow = Flow(self.text, self.places)
         for simple, rules in zip(self.commands, every, strict=True):
@@ -171,20 +189,49 @@ class Judge:
         flow.held.setdefault(INPUT, set()).update(self.fed)
         if any(simple.before is not None for simple in self.commands):
             flow.held[INPUT].update(at for at, _ in self.printed)
-        evaluated = counted | names_looked_up(self.text)
+        evaluated = set(counted)
         inside: set[int] = set()
+        # What stands inside an index needs no `[` of its own to run.
+        indexed: set[str] = set()
         for start, end in stretches:
             evaluated |= names_counted(self.text[start:end])
+            if "[" in self.text[start:end]:
+                indexed |= variables_in(self.text[start:end])
         for rules in every:
             for word in (*rules.words_evaluated("number"), *rules.words_evaluated("name")):
-                evaluated |= variables_in(self.text[word.start : word.end])
+                written = self.text[word.start : word.end]
+                evaluated |= variables_in(written)
                 inside.update(flow.values_in((word.start, word.end)))
-        for at in inside | flow.values_for(evaluated):
-            if not self.pieces[self.places[at]].form:
-                self._apply(self.places[at], _CALM)
+                name, opens, index = word.text.partition("[")
+                if opens:
+                    indexed |= variables_in(written)
+                    evaluated |= set() if name in keyed else names_counted(index)
+        indexed |= flow.indexed & flow.names_for(evaluated)
+        for verdict, values in ((_INDEX, flow.values_for(indexed)), (_CALM, inside | flow.values_for(evaluated))):
+            for at in values:
+                if not self.pieces[self.places[at]].form:
+                    self._apply(self.places[at], verdict)
         for form, names in self._names_of_code(every):
             for at in flow.values_for(names):
                 self._mark(self.places[at], form)
+        for simple, rules in zip(self.commands, every, strict=True):
+            for at in flow.values_for(self._variables_read(simple, rules)):
+                self._mark(self.places[at], simple.second)
+            for word, what in rules.words_refused():
+                for at, piece in self.printed:
+                    if word.start <= at < word.end:
+                        self._mark(piece, what)
+
+    def _variables_read(self, simple: Simple, rules: Rules) -> set[str]:
+        """The variables in what a command prints for an interpreter, or in what an interpreter reads."""
+        texts = rules.texts[rules.first :]
+        if not simple.second and any(word.redirect == "<<<" for word in rules.redirects):
+            simple.second = reader_of_input(texts)
+        if not simple.second:
+            return set()
+        words = rules.words if rules.command in _PRINTERS else [w for w in rules.redirects if w.redirect == "<<<"]
+        found = {name for word in words for name in variables_in(self.text[word.start : word.end])}
+        return found.union(*(variables_in_document(self.text[start:end]) for start, end in simple.bodies))
 
     def _names_of_code(self, every: list[Rules]) -> Iterator[tuple[str, set[str]]]:
         """The variables in words that are read as code, with the form of that code."""
@@ -257,20 +304,25 @@ class Judge:
                 if any("<(" in word.text and word.start <= at < word.end for word in words):
                     self._mark(piece, form)
 
+    def _find_reader(self, simple: Simple, rules: Rules, texts: list[str]) -> None:
+        """Find out whether a command reads its standard input as code, and mark the values in it."""
+        simple.second = reader_of_input(texts)
+        if simple.second:
+            self._mark_input(simple, rules, simple.second)
+
     def _mark_input(self, simple: Simple, rules: Rules, form: str) -> None:
         """Mark the values in the standard input of an interpreter: what is piped to it, and a here-string."""
         for word in rules.redirects:
-            if word.redirect == "<<<":
-                for at, piece in simple.values:
+            if word.redirect in ("<<<", "<"):
+                values = simple.values if word.redirect == "<<<" else self.printed
+                for at, piece in values:
                     if word.start <= at < word.end:
                         self._mark(piece, form)
-        before = simple.before
-        while before is not None:
+        for before in _before(simple):
             before.second = form
-            for at, piece in self.printed:
-                if (at, piece) in before.values:
+            for at, piece in (*self.printed, *before.documents):
+                if (at, piece) in before.values or (at, piece) in before.documents:
                     self._mark(piece, form)
-            before = before.before
 
     def _mark(self, piece: int, form: str) -> None:
         if form and not self.pieces[piece].second:
@@ -283,6 +335,15 @@ class Judge:
             self.pieces[piece] = replace(self.pieces[piece], place="refused", reason=reason)
         elif verdict.form:
             self.pieces[piece] = replace(self.pieces[piece], form=verdict.form)
+
+
+def _before(simple: Simple) -> Iterator[Simple]:
+    """The commands whose output a command may read."""
+    before = simple.before
+    while before is not None:
+        yield before
+        yield from before.group
+        before = before.before
 
 
 def has_suspect(text: str) -> bool:

@@ -25,8 +25,10 @@ _UNEXPANDED = re.compile(r"""("(?:\\.|[^"\\])*")|'[^']*'|\\.""", re.DOTALL)
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?=([^}]*)\}")
 _FUNCTION = re.compile(r"(?:^|[\s;&|({])(?:function\s+)?([A-Za-z_][\w-]*)\s*\(\)|\bfunction\s+([A-Za-z_][\w-]*)")
-_LOOKED_UP = re.compile(r"\$\{!([A-Za-z_]\w*)|\$\{\([A-Za-z@]*P[A-Za-z@]*\)([A-Za-z_]\w*)")
-_REPEATED = re.compile(r"\$\{([A-Za-z_]\w*)@P\}|\$\{\([A-Za-z@]*e[A-Za-z@]*\)([A-Za-z_]\w*)")
+_PARAMETER = r"([A-Za-z_]\w*|[0-9@*])"
+# `${!a[@]}` has the indices of a list, not what they name.
+_LOOKED_UP = re.compile(rf"\$\{{!{_PARAMETER}(?!\w|\[[@*]\])|\$\{{\([A-Za-z@]*P[A-Za-z@]*\){_PARAMETER}")
+_REPEATED = re.compile(rf"\$\{{{_PARAMETER}(?:\[[^]]*\])?@P\}}|\$\{{\([A-Za-z@]*e[A-Za-z@]*\){_PARAMETER}")
 
 Span = tuple[int, int]
 
@@ -39,6 +41,8 @@ class Flow:
         self.values = sorted(values)
         self.held: dict[str, set[int]] = {}
         self.given: dict[str, set[str]] = {}
+        # The variables in which a value may come to stand inside an index.
+        self.indexed: set[str] = set()
         self.functions = {first or second for first, second in _FUNCTION.findall(text)}
         for name, default in _DEFAULT.findall(text):
             self.given.setdefault(name, set()).update(_variables(default))
@@ -48,12 +52,17 @@ class Flow:
         for word in rules.words:
             assigned = ASSIGNMENT.match(word.text)
             if assigned is not None:
-                self.put(assigned[1], (word.start, word.end))
+                self.put(POSITIONAL if assigned[1] == "argv" else assigned[1], (word.start, word.end))
+                if "[" in word.text[assigned.end() :]:
+                    self.indexed.add(assigned[1])
         operands = rules.words[rules.first + 1 :]
         texts = [word.text for word in operands]
         spans = [(word.start, word.end) for word in operands]
         if rules.command in ("for", "select") and texts:
             self._put_all(texts[0], spans[1:])
+            if len(texts) == 1:
+                self.given.setdefault(texts[0], set()).add(POSITIONAL)
+            self.given.setdefault("REPLY", set()).add(INPUT)
         elif rules.command == "printf" and "-v" in texts[:-1]:
             self._put_all(texts[texts.index("-v") + 1], spans)
         elif rules.command == "set" or rules.command in self.functions:
@@ -61,6 +70,9 @@ class Flow:
         elif rules.command in ("read", "mapfile", "readarray"):
             for name in (*texts, "REPLY", "MAPFILE"):
                 self.given.setdefault(name.partition("[")[0].partition("?")[0], set()).add(INPUT)
+            if rules.command != "read":
+                # The function that `-C` names gets each line.
+                self.given.setdefault(POSITIONAL, set()).add(INPUT)
         elif rules.command == "getopts":
             for name in ("OPTARG", *texts[1:2]):
                 self.given.setdefault(name, set()).add(POSITIONAL)
@@ -74,7 +86,10 @@ class Flow:
     def put(self, name: str, span: Span) -> None:
         """Let everything in a stretch of the text get into a variable."""
         self.held.setdefault(name, set()).update(self.values_in(span))
-        self.given.setdefault(name, set()).update(variables_in(self.text[span[0] : span[1]]))
+        written = self.text[span[0] : span[1]]
+        self.given.setdefault(name, set()).update(variables_in(written))
+        if name == INPUT and "[" in written:
+            self.indexed.add(name)
 
     def values_in(self, span: Span) -> list[int]:
         """The values in a stretch of the text."""
@@ -82,16 +97,17 @@ class Flow:
 
     def values_for(self, names: Iterable[str]) -> set[int]:
         """The values that may get into one of these variables."""
+        return {at for name in self.names_for(names) for at in self.held.get(name, ())}
+
+    def names_for(self, names: Iterable[str]) -> set[str]:
+        """These variables, and those whose values may get into them."""
         left = list(names)
         seen = set(left)
-        found: set[int] = set()
         while left:
-            name = left.pop()
-            found |= self.held.get(name, set())
-            fresh = self.given.get(name, set()) - seen
+            fresh = self.given.get(left.pop(), set()) - seen
             seen |= fresh
             left += fresh
-        return found
+        return seen
 
 
 def variables_in(written: str) -> set[str]:
@@ -100,8 +116,18 @@ def variables_in(written: str) -> set[str]:
     return _variables(expanded)
 
 
+def variables_in_document(text: str) -> set[str]:
+    """The variables that the shell expands in the body of a here-document, where quotes mean nothing."""
+    return _variables(text)
+
+
 def _variables(text: str) -> set[str]:
-    return {name if name[0].isalpha() or name[0] == "_" else POSITIONAL for name in _VARIABLE.findall(text)}
+    return {_name_of(name) for name in _VARIABLE.findall(text)}
+
+
+def _name_of(parameter: str) -> str:
+    """The name of a variable; `@` for the positional ones."""
+    return parameter if parameter[0].isalpha() or parameter[0] == "_" else POSITIONAL
 
 
 def names_counted(text: str) -> set[str]:
@@ -111,9 +137,9 @@ def names_counted(text: str) -> set[str]:
 
 def names_looked_up(text: str) -> set[str]:
     """The variables whose values name other variables: `${!x}`, `${(P)x}`."""
-    return {first or second for first, second in _LOOKED_UP.findall(text)}
+    return {_name_of(first or second) for first, second in _LOOKED_UP.findall(text)}
 
 
 def names_repeated(text: str) -> set[str]:
     """The variables whose values are expanded again: `${x@P}`, `${(e)x}`."""
-    return {first or second for first, second in _REPEATED.findall(text)}
+    return {_name_of(first or second) for first, second in _REPEATED.findall(text)}

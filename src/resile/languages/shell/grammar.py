@@ -25,6 +25,11 @@ _REDIRECT = re.compile(r"<<<|[<>][&>|]?")
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s\\'"`$<>()|&;]|\\.|'[^']*'|"[^"\\$`]*")+)""")
 _DELIMITER_QUOTES = re.compile(r"""\\(.)|'([^']*)'|"([^"]*)\"""")
 _OPENERS = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", "{", "time"))
+# The words that begin a compound command, and those that end it.
+_GROUPS = {
+    **dict.fromkeys(("{", "if", "for", "while", "until", "select"), True),
+    **dict.fromkeys(("}", "fi", "done"), False),
+}
 _PREFIXES = _OPENERS | {"builtin", "command", "exec"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _INDEX = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*)?\[")
@@ -49,6 +54,8 @@ class Command:
         self.documents: list[tuple[str, bool, bool, Simple]] = []
         self.simple = Simple()
         self.values = self.simple.values
+        # How many commands were judged when each compound command that is open began.
+        self.groups: list[int] = []
 
     def read(self) -> None:
         """Read up to the closer or the end."""
@@ -86,7 +93,7 @@ class Command:
 
     def _end_simple(self, is_piped: bool = False) -> None:
         """Judge the words up to here, as one command."""
-        if self.simple.starts:
+        if self.simple.starts or self.simple.group:
             self.lexer.close(self.simple)
             self.simple = Simple(self.simple if is_piped else None)
             self.values = self.simple.values
@@ -119,13 +126,15 @@ class Command:
             return False
         closing = lexer.closing_bracket(index.end(), self.end)
         inside = text[index.end() : closing]
-        if not text.startswith(("]=", "]+="), closing) or "${" not in inside:
+        if not text.startswith(("]=", "]+="), closing):
+            return False
+        lexer.count(index.end(), closing, index[0][:-1])
+        if "${" not in inside:
             return False
         if inside.count("'") % 2 or inside.count('"') % 2 or "`" in inside:
             raise Unclear("the index of an array holds quotes")
         if not in_array:
             self.simple.begin_word(lexer.at, "")
-        lexer.count(index.end(), closing, index[0][:-1])
         lexer.holes(lexer.at, closing, "number")
         self._extend_word()
         self.word_starts = self.command_starts = False
@@ -152,10 +161,19 @@ class Command:
             elif word == "]]" and top == "[[":
                 self.frames.pop()
             opens = self.command_starts and word in _OPENERS
+            if self.command_starts and word in _GROUPS:
+                self._group(_GROUPS[word])
         self.word_starts = False
         self.command_starts = opens
         self.lexer.at = after
         self._extend_word()
+
+    def _group(self, begins: bool) -> None:
+        """Begin a compound command, or note what is inside the one that ends here."""
+        if begins:
+            self.groups.append(len(self.lexer.judge.commands))
+        elif self.groups:
+            self.simple.group = self.lexer.judge.commands[self.groups.pop() :]
 
     def _character(self, character: str) -> bool:
         """Read one special character; True if it closed this level."""
@@ -211,8 +229,9 @@ class Command:
         self._begin_command()
         for delimiter, is_quoted, strips_tabs, simple in self.documents:
             self.values = []
+            start = self.lexer.at
             self._body(delimiter, is_quoted, strips_tabs)
-            self.lexer.close_document(simple, self.values)
+            self.lexer.close_document(simple, self.values, (start, start if is_quoted else self.lexer.at))
         self.documents = []
         self.values = self.simple.values
 
@@ -239,6 +258,7 @@ class Command:
                 return False
             if not self.pattern_starts:
                 self.frames.append("(")
+                self._group(begins=True)
         elif self._top() == "case":
             self.pattern_starts = False
         elif self._top() == "=(":
@@ -246,6 +266,10 @@ class Command:
             return False
         elif self._top() == "(":
             self.frames.pop()
+            self._begin_command()
+            self._group(begins=False)
+            lexer.at += 1
+            return False
         elif self.frames or not self.closer:
             raise Unclear("a `)` has no `(`")
         else:
@@ -369,9 +393,9 @@ class Lexer(WordReader):
         """Judge a command that is read whole."""
         self.judge.close(simple)
 
-    def close_document(self, simple: Simple, values: list[tuple[int, int]]) -> None:
-        """Judge the values in a here-document of a command."""
-        self.judge.close_document(simple, values)
+    def close_document(self, simple: Simple, values: list[tuple[int, int]], body: tuple[int, int]) -> None:
+        """Judge the values in a here-document of a command; `body` is where the shell expands variables in it."""
+        self.judge.close_document(simple, values, body)
 
 
 def read(text: str, program: str) -> tuple[Piece, ...]:

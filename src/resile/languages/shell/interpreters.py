@@ -18,6 +18,9 @@ HINTS = {
     "sh -c": "pass it as an argument: sh -c '… \"$1\"' sh ${…}",
     "sh": "pass it as an argument, and quote the code: sh -s -- ${…} <<'EOF', with \"$1\" in it",
     "su -c": "pass it as an argument: su -c '… \"$1\"' -- USER sh ${…}",
+    "env -S": "pass it as an argument of its own: env -S 'COMMAND …' ${…}",
+    "xargs sh -c": "pass it as an argument: xargs -I{} sh -c '… \"$1\"' sh {}",
+    "functions": 'write a function that has "$x"',
     "flock -c": "pass it as an argument: flock FILE sh -c '… \"$1\"' sh ${…}",
     "script -c": "pass it as an environment variable: export X=${…}; script -c '… \"$X\"'",
     "watch": "let it run the words as they are: watch -x COMMAND ${…}",
@@ -59,6 +62,7 @@ _BY_OPTION = {
     "flock": ("flock -c", r"-c|--command"),
     "script": ("script -c", r"-[a-z]*c|--command"),
 }
+_SPLITS = r"-[A-Za-z0-9]*S|--split-string"
 _SCRIPTED = frozenset(("perl", "ruby", "node", "nodejs", "php"))
 _SHELL_CODE = r"-[A-Za-z]*c[A-Za-z]*"
 _PYTHON_CODE = r"-[A-Za-z]*c"
@@ -75,11 +79,28 @@ _TAKES_WORD = {
     "sed": frozenset(("-l", "--line-length")),
     "ssh": frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOopQRSWw"),
     "watch": frozenset(("-n", "--interval")),
+    "env": frozenset(("-u", "-C", "--unset", "--chdir")),
+    "xargs": frozenset(f"-{letter}" for letter in "adEILnPs"),
     "python": frozenset(("-m", "-W", "-X", "-I", "-r", "--require", "-d")),
 }
 _STANDARD_INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 SUSPECTS = frozenset(
-    ("eval", "source", ".", "watch", "parallel", "ssh", "python", "at", "batch", *_BY_OPTION, *_AWKS, *_SEDS)
+    (
+        "eval",
+        "source",
+        ".",
+        "watch",
+        "parallel",
+        "ssh",
+        "python",
+        "at",
+        "batch",
+        "env",
+        "xargs",
+        *_BY_OPTION,
+        *_AWKS,
+        *_SEDS,
+    )
 )
 """Words without which no second interpreter is in a command; so are shells and Pythons."""
 
@@ -108,6 +129,8 @@ def code_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
         elif name in _BY_OPTION:
             ends = "python" if name in _SCRIPTED else ""
             yield from _behind_option(words, rest, *_BY_OPTION[name], ends)
+        elif name == "env":
+            yield from _behind_option(words, rest, "env -S", _SPLITS, "env")
         elif not is_suspect(name) or not _is_command(words, number):
             continue
         elif name in _AWKS and not any(words[at].startswith(("-f", "--file")) for at in rest):
@@ -130,6 +153,8 @@ def reader_of_input(words: Sequence[str]) -> str:
         if not is_suspect(name) or not _is_command(words, number):
             continue
         rest = range(number + 1, len(words))
+        if name == "xargs":
+            return "xargs sh -c" if _puts_input_into_code(words, rest) else ""
         if name in _SHELLS:
             return "sh" if _reads_input(words, rest, "sh", _SHELL_CODE) else ""
         if _is_python(name):
@@ -142,6 +167,21 @@ def reader_of_input(words: Sequence[str]) -> str:
         if name in ("at", "batch"):
             return "sh"
     return ""
+
+
+def _puts_input_into_code(words: Sequence[str], rest: range) -> bool:
+    """Does `xargs` put its input into the code of a command: in place of a mark, or as the word behind `-c`?"""
+    operands = _operands(words, rest, "xargs")
+    if not operands:
+        return False
+    mark = ""
+    for at in range(rest.start, operands[0]):
+        found = re.fullmatch(r"-[0-9a-z]*I(.*)|(?:-i|--replace(?:=|$))(.*)", words[at])
+        if found is not None:
+            mark = found[1] or found[2] or (words[at + 1] if words[at].endswith("I") else "{}")
+    command = list(words[operands[0] :])
+    code = [at for at, _ in code_words(command if mark else [*command, ""])]
+    return any(mark in command[at] for at in code) if mark else len(command) in code
 
 
 def runs_files(words: Sequence[str]) -> str:
@@ -206,7 +246,7 @@ def _operands(words: Sequence[str], rest: range, kind: str) -> list[int]:
         else:
             found.append(at)
             # Options of `ssh` and of `watch` stand before the command, which has options of its own.
-            options_end = options_end or (kind == "watch" or (kind == "ssh" and len(found) > 1))
+            options_end = options_end or (kind in ("watch", "xargs") or (kind == "ssh" and len(found) > 1))
     return found
 
 

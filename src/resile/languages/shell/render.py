@@ -38,6 +38,10 @@ _FORMS = {
         "may get to where the shell calculates or looks up a name, and its value has `[` and a `$` or a backquote:"
         ' calculate and compare with `expr`, which takes a text as a text: expr "$n" + 1',
     ),
+    "index": (
+        re.compile(r"[^$`]*", re.DOTALL),
+        "may get into an index that the shell reads once more, and its value has a `$` or a backquote",
+    ),
     "operand": (
         re.compile(r"(?![-+]).*", re.DOTALL),
         "may be an option, for its value begins with a dash or a plus: write -- before it",

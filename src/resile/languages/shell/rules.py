@@ -17,15 +17,16 @@ from typing import Literal, cast
 
 from msgspec import Struct
 
-Form = Literal["", "number", "name", "list", "operand", "calm"]
+Form = Literal["", "number", "name", "list", "operand", "calm", "index"]
 Shell = Literal["sh", "bash", "ksh", "mksh", "zsh"]
 _CALCULATING = ("ksh", "mksh", "zsh")
 
 SUSPECTS = frozenset(
     """let declare typeset local export readonly integer float nameref unset read mapfile readarray getopts test [ [[
     printf print exit return shift break continue logout repeat wait set trap ulimit alias compgen complete PS4 ENV
-    BASH_ENV RANDOM OPTIND SECONDS HISTCMD COLUMNS LINES HISTSIZE SAVEHIST FUNCNEST SHLVL UID EUID GID EGID MAILCHECK
-    TMOUT KEYTIMEOUT DIRSTACKSIZE LISTMAX LOGCHECK BAUD LINENO""".split()  # noqa: SIM905
+    BASH_ENV BASH_ALIASES PROMPT4 RANDOM SRANDOM OPTIND SECONDS HISTCMD COLUMNS LINES HISTSIZE SAVEHIST FUNCNEST
+    SHLVL UID EUID GID EGID MAILCHECK TMOUT KEYTIMEOUT DIRSTACKSIZE LISTMAX LOGCHECK BAUD LINENO ERRNO aliases
+    galiases saliases functions""".split()  # noqa: SIM905
 )
 """Words without which no rule of this module matters to a command."""
 
@@ -36,20 +37,25 @@ PREFIXES = frozenset(
 _RUNNERS = frozenset(("builtin", "command", "exec", "time"))
 _DECLARERS = frozenset(("declare", "typeset", "local", "export", "readonly", "integer", "float", "nameref"))
 _TAKE_NAMES = frozenset(("unset", "read", "mapfile", "readarray", "getopts"))
+_ALIASES = frozenset(("aliases", "galiases", "saliases"))
 _TAKE_NUMBER = frozenset(("exit", "return", "shift", "break", "continue", "logout"))
-_EVALUATE = frozenset(("let", "[[", "[", "test", "printf", "print", *_DECLARERS, *_TAKE_NAMES, *_TAKE_NUMBER))
+_EVALUATE = frozenset(
+    ("let", "[[", "[", "test", "printf", "print", "repeat", "set", "wait", *_DECLARERS, *_TAKE_NAMES, *_TAKE_NUMBER)
+)
 _COMPARES = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _COUNTERS = {
-    "sh": frozenset(("RANDOM", "OPTIND", "HISTCMD", "SECONDS")),
+    "sh": frozenset(("RANDOM", "SRANDOM", "OPTIND", "HISTCMD", "SECONDS")),
     "zsh": frozenset(
         ("RANDOM", "OPTIND", "SECONDS", "COLUMNS", "LINES", "HISTSIZE", "SAVEHIST", "FUNCNEST", "SHLVL", "UID", "EUID",
          "GID", "EGID", "MAILCHECK", "TMOUT", "KEYTIMEOUT", "DIRSTACKSIZE", "LISTMAX", "LOGCHECK", "BAUD", "LINENO",
-         "HISTCMD")
+         "HISTCMD", "ERRNO")
     ),
 }  # fmt: skip
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[^]]*\])?\+?=")
 _DIRECTIVE = re.compile(r"%%|%(?:[0-9]+\$)?[-+ #0']*(\*|[0-9]*)(?:\.(\*|[0-9]*))?[hlLqjzt]*([A-Za-z]|\([^)]*\)T)")
 _TEXT_DIRECTIVES = frozenset("sbqQcHPR")
+# The option of `mapfile` behind which a command stands.
+_CALLBACK = re.compile(r"-[a-zA-Z0-9]*C")
 _OWN_TEXT = frozenset(("-p", "-d", "-i"))
 _OWN_NUMBER = {"read": frozenset(("-t", "-n", "-N", "-u", "-k"))}
 _OWN_NUMBER["mapfile"] = _OWN_NUMBER["readarray"] = frozenset(("-n", "-O", "-s", "-c", "-u"))
@@ -62,6 +68,7 @@ BY_HAND = {
     "ENV": "an interactive shell evaluates it when it starts; write export X=${…} and ENV='$X'",
     "trap": "the shell runs the text of a trap as code; write x=${…}; trap '… \"$x\"' EXIT",
     "alias": 'the shell runs the text of an alias as code; write x=${…} and a function that has "$x"',
+    "functions": 'zsh runs this text as code; write x=${…} and a function that has "$x"',
     "compgen": "bash evaluates these words again; write x=${…}; compgen -W '$x'",
     "mapfile": "bash runs this text as code; write a function and name it",
     "list": "bash evaluates a quoted list again; write declare -a x=(${…})",
@@ -149,13 +156,17 @@ class Rules:
         found = self._check_printf(number) if is_printing else self._check_other(command, number)
         return self._check_option(number, before) if found is _FREE else found
 
-    def names_declared(self) -> tuple[list[str], list[str]]:
-        """Names that this command makes integers, each later assignment to which is evaluated; and those of maps."""
+    def names_declared(self) -> tuple[list[str], list[str], list[str]]:
+        """Names that this command makes integers, maps, and references: the value of a reference is a name."""
         if self.command not in _DECLARERS:
-            return [], []
+            return [], [], []
         names = [text.partition("=")[0].rstrip("+") for text in self.texts[self.first + 1 :]]
         count = len(self.texts)
-        return (names if self._is_integer(count) else []), (names if "A" in self._options(count) else [])
+        options = self._options(count)
+        are_references = self.command == "nameref" or ("n" in options and self.shell != "zsh")
+        kinds = (self._is_integer(count), "A" in options, are_references)
+        integers, maps, references = (names if is_kind else [] for is_kind in kinds)
+        return integers, maps, references
 
     def words_evaluated(self, form: Form) -> Iterator[Word]:
         """The words with variables that this command evaluates as numbers, or as names."""
@@ -195,7 +206,11 @@ class Rules:
 
     def _check_assignment(self, before: str) -> Verdict:
         """A value behind `NAME=`; a name that counts is known only at the end of the text."""
-        name = before.partition("=")[0].rstrip("+")
+        name = before.partition("=")[0].rstrip("+").partition("[")[0]
+        if name == "BASH_ALIASES" or (self.shell == "zsh" and name in _ALIASES):
+            return Verdict(refusal=BY_HAND["alias"])
+        if self.shell == "zsh" and name in ("functions", "PROMPT4"):
+            return Verdict(refusal=BY_HAND["PS4" if name == "PROMPT4" else name])
         if name in ("PS4", "BASH_ENV") or (name == "ENV" and self._starts_interactive()):
             return Verdict(refusal=BY_HAND[name])
         counters = _COUNTERS["zsh" if self.shell == "zsh" else "sh"]
@@ -230,7 +245,7 @@ class Rules:
         """A value in an argument of a command that takes names, or in one of its options."""
         option = self.texts[number - 1]
         is_map = self.command in ("mapfile", "readarray")
-        if is_map and option == "-C":
+        if is_map and (_CALLBACK.fullmatch(option) or _CALLBACK.match(before)):
             return Verdict(refusal=BY_HAND["mapfile"])
         if option in _OWN_NUMBER.get(self.command, ()):
             return _NUMBER
