@@ -17,13 +17,19 @@ from resile.executors.local import wire
 from resile.executors.local.launcher.main import Launcher
 from resile.executors.local.launcher.slots import Slot
 from resile.executors.local.launcher.system_calls import PR_SET_CHILD_SUBREAPER
-from resile.executors.local.recovery import Author, header_line
+from resile.executors.local.recovery import Author, header_line, is_cut
 from resile.executors.local.spool import SUFFIX, Spool
 
-HEADER = header_line(Author("t", 5, 6, "boot", "wf1_r1"))
+AUTHOR = Author("t", 5, 6, "boot", "wf1_r1")
+HEADER = header_line(AUTHOR)
 RUNNING = wire.started_line(b"1 1", 5.0, 71, 1.0, b"t-0-0", 0, 0)
 OVER = wire.withdrawn_line(b"2 1", 6.0)
 FRESH = wire.withdrawn_line(b"3 1", 7.0)
+
+
+def spool_of(*lines: bytes) -> bytes:
+    """A whole spool, whose first line has its length."""
+    return header_line(AUTHOR, sum(map(len, lines))) + b"".join(lines)
 
 
 @pytest.fixture
@@ -52,8 +58,8 @@ def test_compaction_keeps_the_attempts_that_run(launcher: Launcher, tmp_path: Pa
     launcher.spool.append(RUNNING + OVER + FRESH)
     (fields,) = wire.take_frames(bytearray(wire.acknowledge_frame(len(RUNNING + OVER))))
     launcher.obey(fields)
-    assert (tmp_path / f"t{SUFFIX}").read_bytes() == HEADER + b"C\n" + RUNNING + FRESH
-    assert launcher.spool.greet() == HEADER + b"C\n" + RUNNING + FRESH
+    assert (tmp_path / f"t{SUFFIX}").read_bytes() == spool_of(b"C\n", RUNNING, FRESH)
+    assert launcher.spool.greet() == spool_of(b"C\n", RUNNING, FRESH)
 
 
 def test_what_is_written_after_a_compaction_follows_it(launcher: Launcher, tmp_path: Path) -> None:
@@ -62,9 +68,25 @@ def test_what_is_written_after_a_compaction_follows_it(launcher: Launcher, tmp_p
     launcher.spool.append(RUNNING + OVER)
     launcher.spool.acknowledge(len(RUNNING + OVER), [RUNNING])
     launcher.spool.append(FRESH + OVER)
-    assert (tmp_path / f"t{SUFFIX}").read_bytes() == HEADER + RUNNING + FRESH + OVER
+    assert (tmp_path / f"t{SUFFIX}").read_bytes() == spool_of(RUNNING, FRESH, OVER)
     launcher.spool.acknowledge(len(RUNNING + OVER + FRESH), [RUNNING])
-    assert (tmp_path / f"t{SUFFIX}").read_bytes() == HEADER + RUNNING + OVER
+    assert (tmp_path / f"t{SUFFIX}").read_bytes() == spool_of(RUNNING, OVER)
+
+
+def test_the_length_is_noted_after_each_write(launcher: Launcher, tmp_path: Path) -> None:
+    """A spool knows its length; one that lost its end is cut, and one that has more than was noted is not."""
+    path = tmp_path / f"t{SUFFIX}"
+    assert launcher.spool is not None
+    launcher.spool.append(RUNNING)
+    launcher.spool.append(OVER)
+    assert path.read_bytes() == spool_of(RUNNING, OVER)
+    assert not is_cut(str(path))
+    path.write_bytes(spool_of(RUNNING) + OVER)
+    assert not is_cut(str(path))
+    path.write_bytes(spool_of(RUNNING, OVER)[:-1])
+    assert is_cut(str(path))
+    path.write_bytes(b"H 1 t 5 6 boot wf1_r1\n")
+    assert not is_cut(str(path))
 
 
 def test_a_spool_that_cannot_be_opened_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

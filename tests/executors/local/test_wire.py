@@ -134,10 +134,9 @@ def test_a_withdrawn_line_is_read_as_it_was_written() -> None:
 def test_the_header_names_the_launcher() -> None:
     """The first line of a spool has these bytes; one of another version, or incomplete, names nobody."""
     line = recovery.header_line(Author("t", 5, 6, "boot", "wf1_r1"))
-    assert line == b"H 1 t 5 6 boot wf1_r1\n"
-    read = recovery.decode_author(line)
-    assert read is not None
-    assert (read.token, read.pid, read.start_ticks, read.boot, read.label) == ("t", 5, 6, "boot", "wf1_r1")
+    assert line == b"H 1 t 5 6 boot wf1_r1 00000000000000000043\n"
+    for one in (line, b"H 1 t 5 6 boot wf1_r1\n"):
+        assert recovery.decode_author(one) == Author("t", 5, 6, "boot", "wf1_r1")
     assert recovery.decode_author(b"H 2 t 5 6 boot wf1_r1") is None
     assert recovery.decode_author(b"H 1 t 5 6 boot") is None
 

@@ -149,6 +149,24 @@ def test_records_that_are_shorter_than_the_log_knows_prove_nothing(boots: Boots)
     assert boots.effects() == ["running"]
 
 
+def test_records_that_are_shorter_than_the_launcher_knew_prove_nothing(boots: Boots) -> None:
+    """On the same boot, with a spool that was cut before any engine knew what was in it, what was reserved is lost."""
+    boots.write(FLOW % ("never", "never"))
+    with boots.start("run", "flow.yaml") as run:
+        boots.here.wait()
+        run.send(signal.SIGKILL)
+        run.process.wait()
+    boots.go.open()
+    wait_for(lambda: b"\nE 1 1 " in boots.spool().read_bytes())
+    author, _ = recovery.read_spool(str(boots.spool()))
+    assert author is not None
+    wait_until_gone(author.pid)
+    os.truncate(boots.spool(), boots.spool().read_bytes().index(b"\n") + 1)
+    document = boots.json("resume", "1", code=4)
+    assert boots.attempts(document) == {"running": ("pending_failed", 1), "waiting": ("pending_failed", 1)}
+    assert boots.effects() == ["running"]
+
+
 def test_an_engine_that_dies_before_it_recorded_the_loss_is_followed_by_one_that_knows_it(boots: Boots) -> None:
     """A second resume on the new boot finds the fresh records of the first, and does not trust them about the past."""
     boots.cut("never")

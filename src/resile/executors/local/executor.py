@@ -327,12 +327,11 @@ class LocalExecutor(SegmentReader):
     def _recover(self, spools: list[str]) -> None:
         """Connect to the launcher that still serves this folder, and read the spools of dead ones."""
         paths = sorted((os.path.join(self._folder, name) for name in spools), key=os.path.getmtime)
-        authors = [author for author, _ in map(recovery.read_spool, paths) if author is not None]
-        ours = [author for author in authors if author.label == self._label]
-        boot = processes.boot_id().decode()
-        if ours:
-            self.records = "here" if any(author.boot == boot for author in ours) else "former"
-        living, greeted = self._connect(authors)
+        authors = {path: author for path in paths if (author := recovery.read_spool(path)[0]) is not None}
+        if ours := [path for path, author in authors.items() if author.label == self._label]:
+            is_of_this_boot = any(authors[path].boot == processes.boot_id().decode() for path in ours)
+            self.records = "here" if is_of_this_boot and not any(map(recovery.is_cut, ours)) else "former"
+        living, greeted = self._connect(list(authors.values()))
         for path in paths:
             # Read again: a launcher that was alive a moment ago may have written its last lines since.
             author, lines = recovery.read_spool(path)
@@ -408,11 +407,12 @@ class LocalExecutor(SegmentReader):
         self._silent_deaths = 0 if self._received else self._silent_deaths + 1
         path = os.path.join(self._folder, self._token + SUFFIX)
         author, lines = recovery.read_spool(path)
+        has_records = author is not None and not recovery.is_cut(path)
         if author is not None:
             recovery.fold(lines, author, self._spooled)
             self._dead.append(path)
-        # Without the spool there is no record of attempts that are about to start.
-        outstanding = {key: started or author is None for key, started in self._ours.items()}
+        # Without the whole spool there is no record of attempts that are about to start.
+        outstanding = {key: not has_records or started for key, started in self._ours.items()}
         self._ours.clear()
         self._queued = 0
         self._settle(outstanding, self._token)

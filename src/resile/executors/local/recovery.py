@@ -15,7 +15,7 @@ from msgspec.structs import astuple, replace
 
 from resile.executors.contract import Ended, Lost, Started, Withdrawn
 from resile.executors.local import processes, wire
-from resile.executors.local.spool import INCOMPLETE_MODE
+from resile.executors.local.spool import HEADER_WORDS, INCOMPLETE_MODE, LENGTH_DIGITS
 
 Key = tuple[int, int]
 _HEADER = (wire.HEADER.decode(), str(wire.VERSION))
@@ -51,17 +51,20 @@ def renumber(spooled: SpooledAttempt, job: int, profile: int) -> SpooledAttempt:
     return SpooledAttempt(spooled.author, started, spooled.born, end, profile)
 
 
-def header_line(author: Author) -> bytes:
-    """The first line of a spool; the engine writes it."""
-    return " ".join(map(str, (*_HEADER, *astuple(author)))).encode() + b"\n"
+def header_line(author: Author, more_bytes: int = 0) -> bytes:
+    """The first line of a spool with so many bytes after it; the engine writes it."""
+    words = " ".join(map(str, (*_HEADER, *astuple(author)))).encode()
+    length = len(words) + 1 + LENGTH_DIGITS + 1
+    return b"%s %0*d\n" % (words, LENGTH_DIGITS, length + more_bytes)
 
 
 def decode_author(line: bytes) -> Author | None:
     """The author in the first line of a spool; None if the line is of another version or incomplete."""
     words = line.decode("ascii", "replace").split()
-    if len(words) != 7 or tuple(words[:2]) != _HEADER:
+    # The spools of nodes, and of earlier versions, have no length.
+    if len(words) not in (HEADER_WORDS - 1, HEADER_WORDS) or tuple(words[:2]) != _HEADER:
         return None
-    token, pid, start_ticks, boot, label = words[2:]
+    token, pid, start_ticks, boot, label = words[2 : HEADER_WORDS - 1]
     if not (pid.isdigit() and start_ticks.isdigit()):
         return None
     return Author(token, int(pid), int(start_ticks), boot, label)
@@ -124,6 +127,18 @@ def has_all_lines(path: str, lines: list[bytes]) -> bool:
     """Must this spool have every line of its launcher? Not if the launcher compacted it, or the disk was full."""
     try:
         return wire.COMPACTED not in lines and stat.S_IMODE(os.stat(path).st_mode) != INCOMPLETE_MODE
+    except FileNotFoundError:
+        return False
+
+
+def is_cut(path: str) -> bool:
+    """Is a spool shorter than its launcher knew it to be?"""
+    try:
+        with open(path, "rb") as file:
+            words = file.readline().split()
+            return (
+                len(words) == HEADER_WORDS and words[-1].isdigit() and os.fstat(file.fileno()).st_size < int(words[-1])
+            )
     except FileNotFoundError:
         return False
 

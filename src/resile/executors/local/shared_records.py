@@ -120,6 +120,7 @@ class SharedRecords:
         self.attempts: dict[Key, SpooledAttempt] = {}
         self.found = False
         self.of_this_boot = False
+        is_cut = False
         # The tokens of launchers whose spool must still have every line.
         self.uncompacted: set[str] = set()
         boot = processes.boot_id().decode()
@@ -130,6 +131,7 @@ class SharedRecords:
                     continue
                 self.found = True
                 self.of_this_boot = self.of_this_boot or author.boot == boot
+                is_cut = is_cut or recovery.is_cut(path)
                 if recovery.has_all_lines(path, lines):
                     self.uncompacted.add(author.token)
                 wide: dict[Key, SpooledAttempt] = {}
@@ -138,6 +140,7 @@ class SharedRecords:
                     owner, own = narrow(job)
                     if owner == profile:
                         self.attempts[own, attempt] = recovery.renumber(spooled, own, profile)
+        self.of_this_boot = self.of_this_boot and not is_cut
 
 
 def _spools_in(server: str) -> list[str]:
