@@ -270,11 +270,12 @@ def test_the_url_of_a_next_call_is_no_template(tmp_path: Path, server: str) -> N
     assert Pages.asked == ["/?page=1", "/?page=2&x=%7B%7B7*7%7D%7D%7B%7Benv.HOME%7D%7D"]
 
 
-def test_a_playbook_gets_what_the_arc_carries(tmp_path: Path) -> None:
-    """A playbook is given the arguments of its step and of the arc; without `return_step` it gives all its results."""
+@pytest.mark.parametrize("end", ["", ", {step: end}", ", {step: End, tool: {kind: noop}}"])
+def test_a_playbook_gets_what_the_arc_carries(tmp_path: Path, end: str) -> None:
+    """A playbook gets the arguments of its step and of the arc; where `end` does nothing it gives all its results."""
     (tmp_path / "kid.yaml").write_text(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: k}\nworkload: {a: 1, b: 1}\n"
-        "workflow: [{step: start, tool: {kind: python, code: 'def main(a, b, c): return [a, b, c]'}}]\n"
+        "workflow: [{step: start, tool: {kind: python, code: 'def main(a, b, c): return [a, b, c]'}}" + end + "]\n"
     )
     run = Run(
         tmp_path,

@@ -19,6 +19,7 @@ from resile.dialects.reading.diagnostics import did_you_mean
 from resile.dialects.reading.key_tables import INVALID
 from resile.errors import shorten
 from resile.languages.jinja.templates import is_template
+from resile.model.workflow import Noop, Step
 
 FILES_LOOKED_AT_MAX = 1_000
 HEAD_BYTES = 8 * 1024
@@ -58,12 +59,17 @@ def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> 
         hint = did_you_mean(result, steps, "its steps")
         reading.report.error("value", f"`{shorten(path)}` has no step `{shorten(result)}`", node, hint=hint)
         return None
-    if not result and isinstance(node, Scalar) and workflow.end.origin.line:
+    if not result and isinstance(node, Scalar) and _gives_value(workflow.end):
         result = "end"
     reading.children[relative] = workflow
     named = "end" if result.lower() == "end" else result
     called = {"called": {"path": path}, **({"result": named} if named else {})}
     return {"workflow": word(relative, node), **called}
+
+
+def _gives_value(end: Step) -> bool:
+    """Does a playbook have an `end` of its own that does more than mark where it ends?"""
+    return bool(end.origin.line) and (not isinstance(end.action, Noop) or bool(end.args or end.effects))
 
 
 def _find_file(folder: str, path: str) -> str:
