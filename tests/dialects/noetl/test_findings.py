@@ -175,6 +175,31 @@ def test_a_chunk_is_called_batch(tmp_path: Path) -> None:
     assert run.value("show") == [[[1, 2], True], [[3], True]]
 
 
+@pytest.mark.parametrize(
+    ("loop", "args"),
+    [("loop: {in: [1, 2, 3], iterator: x, chunk: 2}", "args: {seen: '{{ batch | sum }}'}"), ("", "")],
+    ids=["loop", "iterator"],
+)
+def test_arguments_name_the_batch(tmp_path: Path, loop: str, args: str) -> None:
+    """The arguments of a step, or of the task of an iterator, can name the `batch` that a chunk is."""
+    task = "tool: {kind: python, args: {seen: '{{ batch | sum }}'}, code: 'def main(seen): return seen'}"
+    tool = "tool: {kind: python, code: 'def main(seen): return seen'}"
+    iterator = f"tool: {{kind: iterator, collection: [1, 2, 3], element: x, chunk: 2, task: {{{task}}}}}"
+    run = Run(
+        tmp_path,
+        f"""
+        workflow:
+          - step: start
+            {loop}
+            {args}
+            {tool if loop else iterator}
+            next: show
+          - {{step: show, tool: {{kind: python, code: "def main(start): return start"}}}}
+        """,
+    )
+    assert run.value("show") == [3, 3]
+
+
 def test_data_of_an_arc_is_stronger_than_with(tmp_path: Path) -> None:
     """An arc may have `with` and `data`; where both have a name, `data` counts."""
     run = Run(

@@ -25,7 +25,6 @@ from resile.errors import shorten
 from resile.languages.jinja import templates
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
-_GROUPED = re.compile(r"\| batch\(\d+\) \| list \}\}$")
 _DIRECTION = re.compile(r"\s+(asc|desc)$", re.IGNORECASE)
 
 
@@ -119,14 +118,8 @@ def _build_template(reading: NoetlReading, whole: str, fields: dict[str, Any], n
         text += f" | ordered({item!r}, {key!r}{', reverse=true' if backwards else ''}{_arguments_for(key, item)})"
     if "chunk" in fields:
         part = f"({text} | list)[:{fields['limit']}]" if "limit" in fields else text
-        text = f"{part} | batch({fields['chunk']}) | list"
+        text = templates.groups_of(part, fields["chunk"])
     return f"{{{{ {text} }}}}"
-
-
-def is_chunked(loop: Part) -> bool:
-    """Does `chunk` make each item of a loop a group of list items?"""
-    source = loop["input"]
-    return isinstance(source, dict) and _GROUPED.search(str(source.get("template", ""))) is not None
 
 
 def _arguments_for(text: str, item: str) -> str:

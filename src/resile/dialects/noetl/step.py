@@ -18,7 +18,7 @@ from resile.dialects.native.nodes import Part, StepPart, text_in, value_of
 from resile.dialects.noetl.arcs import END, arc_to
 from resile.dialects.noetl.follow import NOWHERE, Follow, condition_of
 from resile.dialects.noetl.keys import ADMIT, ADMIT_RULE, STEP
-from resile.dialects.noetl.loops import is_chunked, read_iterator, read_loop
+from resile.dialects.noetl.loops import read_iterator, read_loop
 from resile.dialects.noetl.task import add_follow, build_action, read_follow, resolve_tool
 from resile.dialects.noetl.tools.keys import TOOLS
 from resile.dialects.noetl.tools.pipeline import is_pipeline, read_pipeline
@@ -51,8 +51,6 @@ def read_step(reading: NoetlReading, name: str, key: Scalar, node: Mapping) -> S
     if tool is not None and is_iterator:
         loop, tool = read_iterator(reading, tool, loop, follow)
     args, tool = resolve_tool(reading, fields.get("args", {}), tool, follow)
-    if loop is not None and is_chunked(loop):
-        args = {"batch": f"{{{{ {loop['item_name']} }}}}", **args}
     of_items = len(follow.sinks)
     read_follow(reading, fields, tool, node, name, follow)
     if loop is not None and follow.otherwise is not None:

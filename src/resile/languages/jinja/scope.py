@@ -20,7 +20,7 @@ from resile.core.scheduling.finish import execution
 from resile.languages.braces import Lazy
 from resile.languages.jinja.loop_results import LoopResults
 from resile.languages.jinja.plain_values import as_result, plain_data
-from resile.languages.jinja.templates import render_data
+from resile.languages.jinja.templates import is_of_groups, render_data
 from resile.languages.references import MISSING
 from resile.languages.surroundings import host_of, is_of_end, item_scope, utc_time, workflow_frame
 from resile.model.status import Status
@@ -40,6 +40,8 @@ SECRET = "secret_name"
 ITER = "iter"
 PREVIOUS = "_prev"
 """The values that the tools of a pipeline share, and the name of the previous tool."""
+BATCH = "batch"
+"""Another name for the item of a loop whose items are groups."""
 CONTEXT = (
     "workload", "vars", "ctx", "payload", "args", "execution_id", "catalog_id", "job", "execution", "attempt",
     "item", "loop", "loop_index", "result", "response",
@@ -189,7 +191,8 @@ class JinjaScope:
         assert isinstance(action, FanOut)
         index, total = scope.item.index, fan.total if fan is not None else 0
         loop = {"index": index, "first": not index, "last": index == total - 1, "length": total, "done": False}
-        named = {action.item_name: scope.item.value} if action.item_name else {}
+        grouped = BATCH if is_of_groups(action.source.template) else ""
+        named = {name: scope.item.value for name in (grouped, action.item_name) if name}
         return {"item": scope.item.value, "loop": loop, "loop_index": index, ITER: {**named, "index": index}, **named}
 
     def step_result(self, name: str, job: Job) -> Any:

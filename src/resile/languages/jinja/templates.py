@@ -48,6 +48,7 @@ _NAME = re.compile(
     r"(?:\|\s*d(?:efault)?\([^()]*\)\s*)?-?\}\}\s*"
 )
 """A template that is the name of a value, with or without a default."""
+_GROUPED = re.compile(r"\| batch\(\d+\) \| list \}\}$")
 _OUTPUT = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
 
 # The names of our value types in Python's messages.
@@ -252,6 +253,16 @@ def expression_of(text: str) -> str:
     if not is_template(text):
         return text.strip()
     return text.strip()[2:-2].removeprefix("-").removesuffix("-").strip() if is_one_output(text) else ""
+
+
+def groups_of(expression: str, size: int) -> str:
+    """Write the expression for a list that has a list in groups of so many."""
+    return f"{expression} | batch({size}) | list"
+
+
+def is_of_groups(text: str) -> bool:
+    """Is a template one list in groups, as `groups_of` writes it?"""
+    return _GROUPED.search(text) is not None
 
 
 def text_expression(text: str) -> str:
