@@ -31,6 +31,7 @@ VALUES: dict[str, Any] = {
     "list": [{"n": 3, "k": "x"}, {"n": 1, "k": "y"}, {"n": 2, "k": "x"}],
     "map": {"a": {"b": 5}},
     "memory": {"listNamespaces": ["main", "other"]},
+    "memory_data": {"": "main", "main": {"k": "v"}, "other": {"k": [1, 2]}},
 }
 
 
@@ -57,6 +58,9 @@ VALUES: dict[str, Any] = {
         ("{% assign x = nobody | default: empty %}{{ x.size }}", "0"),
         ("{{ nobody | default: [] | json }} {{ nobody | default: [ ] | size }}", "[] 0"),
         ("{% for space in memory.listNamespaces() %}{{ space }} {% endfor %}", "main other "),
+        ("{{ memory.get('k') }} {{- memory.get( 'k', \"other\" ) | join: '+' -}}| {{ memory.get('x') }}", "v1+2| "),
+        ("{{ memory.has('k') }} {{ memory.has('x', 'other') }} {{ \"memory.get('k')\" }}", "true false memory.get('k')"),
+        ("{% assign x = memory.get('k', 'other') | size %}{% if x > 1 %}{{ x }}{% endif %}", "2"),
         (r"""{{ lines | split: "\n" | json }} {{ lines | split: '\n' | last }}""", '["one","two"] two'),
         (r"""{{ "say \"hi\"\t\u00e9" }} {{ 'it\'s' }} {{ "a\\b" }}""", 'say "hi"\té it\'s a\\b'),
         ("{% raw %}{{ a ? b : c }}{% endraw %}{{ text }}", "{{ a ? b : c }}a b"),

@@ -3,6 +3,7 @@
     {{ a ? b : c }}                    if, else              {{ a || b }}                  a ? a : b
     {% for x in list | slice: 0, 3 %}  filtered first        {% readfile "notes.md" %}     a value like any other
     default: empty, default: []        empty values          memory.listNamespaces()       without its parentheses
+    memory.get("k", "space")           "k" | memory_get: "space"; likewise `has`, in outputs and in `assign`
     === !== && || !  in a condition    == != and or not      a?.b                          a.b
     split: "\\n"                       a line break          "say \\"hi\\""                 quotes in quotes
 
@@ -40,6 +41,7 @@ _OPTIONS = re.compile(r"\s(reversed\b|limit\s*:|offset\s*:).*\Z", re.DOTALL)
 _PATH = re.compile(r"[\w.?\[\]'-]+")
 _OPERAND = re.compile(r"\s*[\w.?\[\]'-]+")
 _CALL = re.compile(r"(?<=[\w\]])\(\s*\)")
+_MEMORY = re.compile(rf"(\A|=)(\s*)memory\.(get|has)\(\s*{_QUOTED.pattern}\s*(?:,\s*{_QUOTED.pattern}\s*)?\)")
 _OPERATOR = re.compile(r"[()]|&&|\|\||!(?!=)|(?<![\w.-])(?:and|or)(?![\w-])")
 _COMPARED_GROUP = re.compile(r"\)\s*(?:[=!<>]|contains\b)|(?:[=<>]|\bcontains)\s*\(")
 _BAR = re.compile(r"(?<!\|)\|(?!\|)")
@@ -76,7 +78,7 @@ def as_liquid(text: str, *, is_resolved: bool = True) -> str:
 def _rewrite_output(inside: str, literal: Literal) -> str:
     """Rewrite an output; a choice between two values becomes a condition."""
     left, right = inside[:1] == "-", inside[-1:] == "-" and len(inside) > 1
-    inner = inside[left : len(inside) - right]
+    inner = _filter_memory(inside[left : len(inside) - right])
     choice = _choice_of(inner) or _first_of_two(inner)
     if choice is None:
         return "{{" + "-" * left + _rewrite_words(inner, literal) + "-" * right + "}}"
@@ -105,7 +107,17 @@ def _rewrite_tag(inside: str, literal: Literal) -> str:
         filters = filters[: len(filters) - len(more)]
         first = "{%" + left + f" assign {name}_items = {_rewrite_words(items + filters, literal)} " + "%}"
         return first + "{%" + f"{word}{name}{within}{name}_items {more.strip()} " + right + "%}"
-    return "{%" + _rewrite_words(inside, literal) + "%}"
+    return "{%" + _rewrite_words(_filter_memory(inside), literal) + "%}"
+
+
+def _filter_memory(inner: str) -> str:
+    """A question to the memory, as a filter of the key; one inside of a condition is left."""
+
+    def filter_of(found: re.Match[str]) -> str:
+        before, blank, verb, key, space = found.groups()
+        return f"{before}{blank}{key} | memory_{verb}" + (f": {space}" if space else "")
+
+    return _MEMORY.sub(filter_of, inner, count=1) if "memory." in inner else inner
 
 
 def _rewrite_words(inner: str, literal: Literal) -> str:
