@@ -293,6 +293,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("a tool", "env"): [(before("{tool: t}", TOOL % ", env: {A: b}").env, {"A": "b"})],
     ("an input", "name"): [(sorted(part("inputs: [{name: r, default: 1}]").inputs), ["r"])],
     ("an input", "schema"): [(part("inputs: [{name: r, default: 1, schema: {type: number}}]").inputs["r"], Input("number", 1, schema={"type": "number"}))],
+    ("an input", "type"): [(part("inputs: {r: {default: 1, type: number}}").inputs["r"], Input("number", 1, schema={"type": "number"})), (errors_of("version: '1'\ninputs: {r: {type: numbr}}\nsteps: {s: {type: noop}}"), ["`type` of the JSON schema is one of string, number, integer, boolean, object, array, null"])],
     ("an input", "default"): [(part("inputs: [{name: r, default: [1]}]").inputs["r"].default, [1])],
     ("an input", "required"): [(file_with("inputs: [{name: r}]").inputs["r"].required, True), (file_with("inputs: [{name: r, required: false}]").inputs["r"].required, False)],
     ("an output", "name"): [(part("outputs: [{name: o, value: x}]").end.action, Collect((Computed("o", "x"),)))],

@@ -71,6 +71,7 @@ TOOL = "tools: {t: {exec: 'echo {{ args.n }}', parseJson: true, env: {A: b}, tim
 OWN = step_with("type: mcp, transport: custom, method: t, methodArgs: {n: 1}", TOOL)
 TOOL_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("the file", "workspace"): [(checkout("repository: a/b", "BASE", "workspace: {base_path: w}"), "w")],
+    ("the file", "worktree_cache"): [(checkout("repository: a/b", "BASE", "worktree_cache: {base_path: w, enabled: true}"), "w")],
     ("workspace", "base_path"): [(checkout("repository: a/b", "BASE", "workspace: {base_path: w}"), "w"), (checkout("repository: a/b", "BASE"), ".resile/checkouts")],
     **{("a step", key): [of_step(key)] for key in ("reuse_ai_session", "session_mode")},
     **{("the file", key): [(not_used(f"{key}: {{a: 1}}\nsteps: {{s: {{type: noop}}}}"), [key])] for key in ("telemetry", "task_tracking")},

@@ -15,16 +15,7 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import is_null
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Table, key_table, label, read_keys, refused_key
-from resile.dialects.reading.values import (
-    choice,
-    integer,
-    non_empty,
-    number,
-    one_of,
-    text,
-    true_or_false,
-    wrong,
-)
+from resile.dialects.reading.values import choice, integer, non_empty, number, one_of, text, true_or_false, wrong
 from resile.dialects.visor.routing_keys import (
     ON_FINISH,
     ON_INIT,
@@ -174,6 +165,7 @@ INPUT = key_table(
     Key("name", "text", "Its name.", non_empty(text, "`name`")),
     label("description", "it is for readers"),
     Key("schema", "JSON schema", "The schema that a given value must meet; its type says how to read the value."),
+    Key("type", "JSON type", "As `type` in its schema."),
     Key("default", "value", "The value if the caller gives none."),
     true_or_false("required", "`true`: the caller must give it; the default for an input without `default`."),
 )  # fmt: skip
@@ -447,7 +439,7 @@ WORKSPACE = key_table(
     "workspace",
     Key("base_path", "path", "The folder of checkouts that name none.", non_empty(text, "`base_path`")),
     label("enabled", "each checkout is a folder of its own"),
-    *(label(name, "a checkout is kept") for name in ("cleanup_on_exit", "name", "main_project_name")),
+    *(label(name, "a checkout is kept") for name in ("cleanup_on_exit", "name", "main_project_name", "max_age_hours")),
 )  # fmt: skip
 FILE = key_table(
     "the file",
@@ -490,6 +482,7 @@ FILE = key_table(
     refused_key("limits", _BOUND),
     *(refused_key(name, _CONTAINERS) for name in ("sandbox", "sandboxes", "sandbox_defaults")),
     Key("workspace", "mapping", "Where checkouts are.", mapping_reader(WORKSPACE)),
+    Key("worktree_cache", "mapping", "Where checkouts are, where `workspace` does not say.", mapping_reader(WORKSPACE)),
     refused_key("policy", "it needs Visor's policy engine"),
     refused_key("hooks", "`on_init`, `on_success` and `on_fail` of steps say what runs when"),
 )  # fmt: skip

@@ -76,7 +76,8 @@ def checkout_of(reading: VisorReading, node: Mapping, fields: dict[str, Any]) ->
         reading.report.error("value", "a `git-checkout` step needs `ref`", node)
     options = [f"--depth={fields['fetch_depth']}"] if fields.get("fetch_depth") else []
     options += ["--tags"] if fields.get("fetch_tags") else []
-    base = reading.fields.get("workspace", {}).get("base_path", CHECKOUTS)
+    places = {**reading.fields.get("worktree_cache", {}), **reading.fields.get("workspace", {})}
+    base = places.get("base_path", CHECKOUTS)
     fields["env"] = fields.get("env", {}) | {
         "CHECKOUT_REPOSITORY": fields.get("repository", ""),
         "CHECKOUT_REF": fields.get("ref", ""),

@@ -134,8 +134,10 @@ def _input(reading: VisorReading, node: Node) -> Part | None:
     if not isinstance(node, Mapping):
         return Part(node, type="json", default=plain(node))
     fields = read_keys(reading, node, INPUT)
-    about: Node | None = fields.get("schema")
+    about: Node | None = fields.get("schema", fields.get("type"))
     schema = plain(about) if about is not None else None
+    if about is not None and "schema" not in fields:
+        schema = {"type": schema}
     if about is not None and not is_schema(reading, about, schema):
         return None
     given = schema.get("type") if isinstance(schema, dict) else "string"
