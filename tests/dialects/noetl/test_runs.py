@@ -273,6 +273,23 @@ def test_every_key_of_a_case_runs(tmp_path: Path) -> None:
     assert run.lines("show") == ok("show")
 
 
+@pytest.mark.parametrize("word", ["kind", "type"])
+def test_a_sink_may_have_all_keys_in_its_storage(tmp_path: Path, word: str) -> None:
+    """The kind of a storage is called `kind` or `type`, and the other keys of the sink may stand beside it."""
+    code = "def main(data):\\n    open('sink', 'w').write(str(data))"
+    run = Run(
+        tmp_path,
+        f"""
+        workflow:
+          - step: start
+            tool: {{kind: python, code: "def main(): return 7"}}
+            save: {{storage: {{{word}: python, data: "{{{{ this }}}}", code: "{code}"}}}}
+        """,
+    )
+    assert run.statuses()["start"] == "completed"
+    assert (tmp_path / "sink").read_text() == "7"
+
+
 def test_a_case_can_fail_a_step(tmp_path: Path) -> None:
     """`fail`, and an `assert` that does not hold, fail a step whose tool went well."""
     code = "def main(): return {'n': 1}"

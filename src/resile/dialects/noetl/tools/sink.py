@@ -1,6 +1,7 @@
 """Sinks: tools that take the result of a step.
 
     sink: {tool: postgres | duckdb, table, mode, key, args | data, mapping}      a row, or one for each item of a list
+    sink: {tool: {kind | type: …, …}}               the same, with its keys inside
     sink: {tool: postgres | duckdb, statement}      sink: {tool: http, url, payload}      sink: {tool: python, code}
 
 The log of the run has every result, so `event_log` adds nothing. If a sink fails, its step fails.
@@ -92,14 +93,15 @@ def _merge_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | 
     tool = given[1]
     if isinstance(tool, Scalar):
         return tool, node
-    if not isinstance(tool, Mapping) or "kind" not in tool.entries:
+    kind = next((word for word in ("kind", "type") if isinstance(tool, Mapping) and word in tool.entries), "")
+    if not isinstance(tool, Mapping) or not kind:
         wrong(reading, tool, "the kind of a tool, or a mapping with `kind`")
         return None
-    inner = {word: entry for word, entry in tool.entries.items() if word != "kind"}
+    inner = {word: entry for word, entry in tool.entries.items() if word != kind}
     for word in inner.keys() & node.entries.keys():
         message = f"`{shorten(word)}` stands in the sink and in its tool"
         reading.report.error("conflict", message, inner[word][0], hint="keep one of them")
-    return tool.entries["kind"][1], Mapping({**inner, **node.entries}, node.line, node.column)
+    return tool.entries[kind][1], Mapping({**inner, **node.entries}, node.line, node.column)
 
 
 def _build_action(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
