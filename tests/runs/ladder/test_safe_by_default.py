@@ -142,6 +142,22 @@ def test_check_warns_of_a_filter_that_names_more_than_the_item(flows: Flows) -> 
     ]
 
 
+def test_a_condition_that_names_a_step_as_texts_do(flows: Flows) -> None:
+    """`steps.NAME.output` stands in texts only: a condition that has it fails its step, and is told the other name."""
+    text = "steps:\n- {id: a, shell: ./step a}\n- {id: b, shell: ./step b, when: steps.a.output == 1}\n"
+    ran = flows.run(text, 1)
+    assert (ran.order, ran.status["b"]) == (["a"], "failed")
+    assert ran.failed == (
+        "`when: steps.a.output == 1` at flow.yaml:4:34: ReferenceError: steps is not defined (line 1, column 1); "
+        "a step's output is `outputs.NAME`"
+    )
+    (checked,) = flows.program.json("check", "flow.yaml")["files"]
+    assert [(found["message"], found["hint"]) for found in checked["diagnostics"]] == [
+        ("`when` names `steps`, which nothing provides",
+         "`outputs.NAME` is the output of the step NAME, as is `${steps.NAME.output}`"),
+    ]  # fmt: skip
+
+
 def test_a_transition_that_throws_is_false_and_recorded(flows: Flows) -> None:
     """The next one decides."""
     ran = flows.run(

@@ -45,6 +45,8 @@ VISOR_NAMES = _words(
 NATIVE_NAMES = _words(
     """step attempt loop error foreach item output outputs outputs_raw outputs_history env inputs event pr files $v"""
 )
+_MEANT = {"steps": "`outputs.NAME` is the output of the step NAME, as is `${steps.NAME.output}`"}
+"""Names of texts, each with what it is called in code."""
 FILTER_NAMES = frozenset(("item",))
 _METADATA = ("checkName", "schema", "group", "criticalIssues", "errorIssues", "warningIssues", "infoIssues",
              "totalIssues", "event", "branch", "baseBranch", "filesChanged", "filesCount", "hasChanges")  # fmt: skip
@@ -72,7 +74,8 @@ def unknown_names(code: str, steps: frozenset[str], variables: frozenset[str]) -
         if found[1] or found[3] or name in seen or name in _LANGUAGE or name in variables or name in declared:
             continue
         seen.add(name)
-        yield name, did_you_mean(name, variables)
+        meant = _MEANT.get(name, "") if "outputs" in variables else ""
+        yield name, meant or did_you_mean(name, variables)
 
 
 def _declared_in(code: str) -> set[str]:

@@ -71,6 +71,9 @@ class Expressions:
     def _nearest_to(self, problem: str, code: str, job: Job) -> str:
         """A hint with the name that was probably meant where code names a variable or a step that there is not."""
         if found := re.search(r"ReferenceError: '?([\w$]+)'? is not defined", problem):
+            if found[1] == "steps":
+                # Texts call it `steps.NAME.output`.
+                return "; a step's output is `outputs.NAME`"
             return _suggestion("", found[1], self._makers(code, job))
         steps = self._jobs_seen(job)
         for name in re.findall(r"\boutputs\.([A-Za-z_$][\w$]*)", code):
