@@ -7,6 +7,7 @@ import pytest
 from resile.dialects.compile import compile_text
 from resile.dialects.native.keys.elsewhere import ACTIONS, ANSWER_WORDS, RETRY_WORDS, SCRIPT, STEP_WORDS, WORKFLOW_WORDS
 from resile.dialects.native.keys.failures import RETRY
+from resile.dialects.native.keys.fanout import ERROR_POLICY, MAP
 from resile.dialects.native.keys.steps import STEP, WORKFLOW
 
 
@@ -59,6 +60,14 @@ def test_words_of_the_workflow_and_of_retry() -> None:
     assert ("retry has no key `attempts`", RETRY_WORDS["attempts"]) in found(text)
 
 
+@pytest.mark.parametrize("word", sorted(ERROR_POLICY.keys))
+def test_a_policy_that_stands_in_its_map(word: str) -> None:
+    """What a map does about failed items is told that it stands in `error_policy`."""
+    text = f"resile: 1\nsteps: [{{map: {{input: [1], {word}: 1, steps: [{{shell: x}}]}}}}]\n"
+    expected = [(f"map has no key `{word}`", f"`error_policy` has it: error_policy: {{{word}: …}}")]
+    assert found(text) == expected
+
+
 @pytest.mark.parametrize("word", sorted(ANSWER_WORDS))
 @pytest.mark.parametrize("form", ["{}", "[{}]", "{{commands: {}}}", "{{commands: [ls, {}], max_attempts: 2}}"])
 def test_a_word_as_the_answer_to_a_failure(word: str, form: str) -> None:
@@ -69,6 +78,6 @@ def test_a_word_as_the_answer_to_a_failure(word: str, form: str) -> None:
 
 def test_no_word_is_a_native_key() -> None:
     """A word that the native file has needs no other answer."""
-    for table in (STEP, WORKFLOW, RETRY):
+    for table in (STEP, WORKFLOW, RETRY, MAP):
         assert table.elsewhere
         assert table.elsewhere.keys() & table.keys.keys() == set()

@@ -73,6 +73,14 @@ RETRY_WORDS = {
     **dict.fromkeys(("delay", "interval", "wait", "delay_seconds", "sleep", "every"),
                     "`backoff` is the wait: a duration, or a mapping"),
 }  # fmt: skip
+MAP_WORDS = {
+    **{word: f"`error_policy` has it: error_policy: {{{word}: …}}"
+       for word in ("on_item_failure", "continue_on_failure", "max_failures", "failure_threshold",
+                    "failure_threshold_min_items", "error_collection", "circuit_breaker", "retry_config")},
+    **dict.fromkeys(("items", "in", "over", "values", "list"), "`input` has the items: input: [a, b]"),
+    **dict.fromkeys(("do", "tasks", "commands", "template", "shell"), _STEPS),
+    **dict.fromkeys(("concurrency", "parallel", "parallelism", "max_workers", "max_concurrent"), _PARALLEL),
+}  # fmt: skip
 ANSWER_WORDS = {
     **dict.fromkeys(("continue", "ignore", "skip"), _TOLERATE),
     **dict.fromkeys(("abort", "fail", "stop"), "leave `on_failure` out: a step that stays failed fails the run"),

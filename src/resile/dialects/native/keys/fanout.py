@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
+from resile.dialects.native.keys.elsewhere import MAP_WORDS
 from resile.dialects.native.keys.failures import read_backoff
 from resile.dialects.reading import values as read
 from resile.dialects.reading.context import Reading
@@ -157,7 +160,7 @@ PHASE = table(
     "setup, reduce, agent_template", "A list of steps, as a mapping.",
     Key("commands", "list of steps", "The steps, which run in order."),
 )  # fmt: skip
-MAP = table(
+_MAP = table(
     "map", "Steps that run once for each item; they see `${item}`, `${item_index}` and `${item_id}`.",
     Key("input", "list, path, command or mapping",
         "The items: a list; a file beside the workflow file, or one word that ends in .json, .jsonl or .ndjson; a "
@@ -187,6 +190,7 @@ MAP = table(
         read.non_empty(read.text, "`scope`")),
     Key("item_name", "name", "A second name for `item` in texts.", read.text),
 )  # fmt: skip
+MAP = replace(_MAP, elsewhere=MAP_WORDS)
 ERROR_POLICY = table(
     "error_policy", "What a failed item means for itself and for its map.",
     Key("on_item_failure", "dlq, retry, skip, stop, fail, carry_on, custom:NAME",
