@@ -102,7 +102,8 @@ def nearest(word: str, options: Iterable[str]) -> str:
 def did_you_mean(word: str, options: Iterable[str], noun: str = "") -> str:
     """A hint for an unknown word: the nearest option, else a few of the options."""
     known = list(options)
-    near = nearest(word, known)
+    # `max` in a table that has only `max_delay` means `max_delay`.
+    near = nearest(word, known) or next((option for option in known if option.startswith(f"{word}_")), "")
     if near:
         return f"did you mean `{near}`?"
     if not known or not noun:
