@@ -124,6 +124,16 @@ def test_refused(text: str | bytes, found: list[tuple[str, int, int, str]]) -> N
     assert findings(text) == found
 
 
+@pytest.mark.parametrize(("text", "column"), [("a: {shell: echo ${b.c}, d: 1}", 18), ("a: [1, ${b}]", 9)])
+def test_unquoted_value_in_a_flow_collection(text: str, column: int) -> None:
+    """The error of an unquoted `${` inside braces or brackets has the remedy as its hint."""
+    report = Diagnostics("f")
+    parse(text.encode(), report)
+    [found] = report.findings()
+    assert (found.line, found.column) == (1, column)
+    assert found.hint == "inside {…} and […], quote a value that holds `${`"
+
+
 def test_fifty_levels_are_allowed() -> None:
     """The limit itself is allowed."""
     assert findings("[" * 50 + "]" * 50) == []

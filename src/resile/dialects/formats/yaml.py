@@ -142,6 +142,8 @@ def _report_syntax(error: Any, data: bytes, report: Diagnostics) -> None:
         problem = f"{problem} ({error.context}{place})"
     offending = f": `{shorten(line.strip())}`" if line.strip() else ""
     hint = "quote a value that holds `: `" if "mapping values" in problem else ""
+    if line[: mark.column + 1].endswith("${") and (error.context or "").startswith("while parsing a flow"):
+        hint = "inside {…} and […], quote a value that holds `${`"
     report.error("yaml", f"{problem}{offending}", where, hint=hint)
 
 
