@@ -90,8 +90,8 @@ def test_the_package_can_be_run_as_a_module(program: Program) -> None:
         (("tail", "7"), "there is no command 'tail'", "`resile logs RUN -f` follows the output of a run"),
         (("show", "7"), "there is no command 'show'", "`resile status RUN` shows a run"),
         (("validate", "a"), "there is no command 'validate'", "`resile check FILE` checks a file"),
-        (("run",), "`resile run` needs FILE", "`resile run --help` shows how it is called"),
-        (("run", "a", "b"), "`resile run` does not take 'b'", "`resile run --help` shows how it is called"),
+        (("run",), "`resile run` needs FILE", "`resile run --help` shows its usage"),
+        (("run", "a", "b"), "`resile run` does not take 'b'", "`resile run --help` shows its usage"),
         (
             ("run", "a", "--max-paralel", "2"),
             "resile run has no option --max-paralel",
@@ -117,7 +117,9 @@ def test_the_package_can_be_run_as_a_module(program: Program) -> None:
         (("run", "a", "--cpus", "nan"), "--cpus is a number above 0, not 'nan'", ""),
         (("run", "a", "--memory", "lots"), None, "such as 512m or 8g"),
         (("status", "--json=yes"), "--json takes no value", "`resile status --help` shows the options"),
-        (("status", "seven"), "RUN is the number of a run, not 'seven'", "`resile status` lists the runs"),
+        (("explain",), "`resile explain` needs RUN", "`resile ls` lists the runs"),
+        (("dlq", "show", "1"), "`resile dlq show` needs ITEM", "`resile dlq show --help` shows its usage"),
+        (("status", "seven"), "RUN is the number of a run, not 'seven'", "`resile ls` lists the runs"),
         (("status", "--color", "sometimes"), "--color is one of auto, always, never, not 'sometimes'", ""),
         (("completion", "fsh"), "SHELL is one of bash, zsh, fish, not 'fsh'", "did you mean 'fish'?"),
         (

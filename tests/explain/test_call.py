@@ -10,7 +10,7 @@ from tests.explain.explain_fixture import ExplainFlows
 @pytest.mark.parametrize(
     ("words", "error", "hint"),
     [
-        (("7",), "there is no run 7", "`resile status` lists the runs"),
+        (("7",), "there is no run 7", "`resile ls` lists the runs"),
         (("1", "biuld"), "run 1 has no step or item 'biuld'", "did you mean 'build'?"),
         (("1", "work[7]"), "run 1 has no step or item 'work[7]'", "did you mean 'work[0]'?"),
         (("1", "xyz"), "run 1 has no step or item 'xyz'", "`resile status 1` lists its steps"),

@@ -16,6 +16,8 @@ from resile.cli.table_daily import ELSEWHERE
 WHOLE_SHOWN_MAX = 40
 # There are many options, so a short word always resembles one of them a little.
 OPTION_CUTOFF = 0.75
+# For a command that lacks the number of a run, or has something else there.
+RUNS_HINT = "`resile ls` lists the runs"
 
 # A constant, because loading `typing` for it would cost more than everything else here.
 TYPE_CHECKING = False
@@ -322,7 +324,8 @@ def _place(command: Command, loose: list[str], values: dict[str, list[str]]) -> 
     left = list(loose)
     for argument in command.arguments:
         if not left and not argument.is_optional:
-            raise refusal(f"`resile {command.name}` needs {argument.name}", _help_of(command))
+            hint = RUNS_HINT if argument.kind == "run" else _help_of(command)
+            raise refusal(f"`resile {command.name}` needs {argument.name}", hint)
         taken = left if argument.takes_many else left[:1]
         left = left[len(taken) :]
         for word in taken:
@@ -336,14 +339,14 @@ def _place(command: Command, loose: list[str], values: dict[str, list[str]]) -> 
 def _check(argument: Argument, word: str) -> None:
     """Check an argument: an id is a number, a choice is one of the listed ones."""
     if argument.kind == "run" and not (word.isascii() and word.isdigit() and len(word) <= 18):
-        raise refusal(f"RUN is the number of a run, not {word!r}", "`resile status` lists the runs")
+        raise refusal(f"RUN is the number of a run, not {word!r}", RUNS_HINT)
     if argument.choices and word not in argument.choices:
         hint = nearest(word, argument.choices)
         raise refusal(f"{argument.name} is one of {', '.join(argument.choices)}, not {word!r}", hint)
 
 
 def _help_of(command: Command) -> str:
-    return f"`resile {command.name} --help` shows how it is called"
+    return f"`resile {command.name} --help` shows its usage"
 
 
 def nearest(word: str, names: Iterable[str]) -> str:

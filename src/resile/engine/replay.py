@@ -154,5 +154,5 @@ def row_of(store: Store, run: int) -> RunRow:
     """The row of a run; raises ResileError if the run does not exist."""
     row = store.run(run)
     if row is None:
-        raise ResileError("no-such-run", f"there is no run {run}", hint="`resile status` lists the runs")
+        raise ResileError("no-such-run", f"there is no run {run}", hint="`resile ls` lists the runs")
     return row

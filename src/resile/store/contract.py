@@ -456,5 +456,5 @@ def known_run(store: Store, run: int) -> RunRow:
     """The row of a run; raises StoreError where there is none."""
     row = store.run(run)
     if row is None:
-        raise StoreError("no-such-run", f"there is no run {run}", hint="`resile status` lists them")
+        raise StoreError("no-such-run", f"there is no run {run}", hint="`resile ls` lists them")
     return row

@@ -421,7 +421,7 @@ class MemoryStore:
         """A run by its id; raises StoreError where there is none."""
         found = self._database.runs.get(run)
         if found is None:
-            raise StoreError("no-such-run", f"there is no run {run} in this store", hint="`resile status` lists them")
+            raise StoreError("no-such-run", f"there is no run {run} in this store", hint="`resile ls` lists them")
         return found
 
     def _run_of_lease(self, lease: Lease) -> _Run:

@@ -427,7 +427,7 @@ class PostgresStore:
 
     def _check_known(self, db: Connection, run: int) -> None:
         if not 0 < run < _LARGEST or db.execute("SELECT 1 FROM runs WHERE id = %s", (run,)).fetchone() is None:
-            raise StoreError("no-such-run", f"there is no run {run} in {self.path}", hint="`resile status` lists them")
+            raise StoreError("no-such-run", f"there is no run {run} in {self.path}", hint="`resile ls` lists them")
 
 
 def _keep(db: Connection, name: str, definition: bytes) -> None:

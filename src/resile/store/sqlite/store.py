@@ -473,4 +473,4 @@ class SqliteStore:
 
     def _check_known(self, run: int) -> None:
         if self._db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).get is None:
-            raise StoreError("no-such-run", f"there is no run {run} in {self.path}", hint="`resile status` lists them")
+            raise StoreError("no-such-run", f"there is no run {run} in {self.path}", hint="`resile ls` lists them")
