@@ -74,7 +74,7 @@ def test_an_exception_is_a_failure_with_type_message_and_traceback(place: Place,
     assert failure.stderr.startswith("Traceback (most recent call last):\n")
     assert "raise ValueError(text)" in failure.stderr
     assert "function_calls" not in failure.stderr
-    with pytest.raises(ResileError, match="'fail_softly' of run 1 is failed"):
+    with pytest.raises(ResileError, match="'fail_softly' of run 1 failed"):
         run.result(x)
 
 

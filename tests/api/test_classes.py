@@ -137,10 +137,10 @@ def test_a_failed_run_raises_when_it_is_asked_to(place: Place) -> None:
         good = flow.shell("true", name="good")
         bad = flow.shell("echo why >&2; exit 3", name="bad")
     run = place.run(flow)
-    with pytest.raises(RunFailed, match=r"run 1 is failed: step 'bad' failed: exit code 3: why") as e:
+    with pytest.raises(RunFailed, match=r"run 1 failed: step 'bad' failed: exit code 3: why") as e:
         run.raise_for_status()
     assert (e.value.run, e.value.status, run.result(good)) == (1, "failed", "")
-    with pytest.raises(StepFailed, match="'bad' of run 1 is failed") as failed:
+    with pytest.raises(StepFailed, match="'bad' of run 1 failed") as failed:
         run.result(bad)
     assert failed.value.step == "bad"
     assert all(issubclass(kind, ResileError) for kind in (RunFailed, StepFailed, StoreError, WorkflowError))
@@ -172,7 +172,7 @@ def test_a_failed_run_names_the_step_whose_failure_stands(place: Place) -> None:
     run = place.run(flow)
     with pytest.raises(RunFailed) as e:
         run.raise_for_status()
-    assert str(e.value).splitlines()[0] == "run 1 is failed: step 'plain' failed: 2 of 2 items failed"
+    assert str(e.value).splitlines()[0] == "run 1 failed: step 'plain' failed: 2 of 2 items failed"
 
 
 def test_events_are_handed_over_as_they_are_written(place: Place) -> None:

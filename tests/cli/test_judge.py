@@ -135,7 +135,7 @@ def test_failures_for_people(program: Program) -> None:
 def test_nothing_is_parked(program: Program) -> None:
     """A run without parked failures says so and exits 0."""
     program.call("run", program.write('resile: 1\nname: fine\nsteps:\n  a: {shell: "true"}\n'), code=0)
-    assert program.call("parked", "1", code=0).stdout == "run 1 fine is completed; nothing is parked\n"
+    assert program.call("parked", "1", code=0).stdout == "run 1 fine completed; nothing is parked\n"
     assert program.json("parked", "1")["failures"] == []
 
 

@@ -173,9 +173,9 @@ def test_no_more_than_ten_failed_items_are_listed(program: Program) -> None:
     program.call("run", program.write(FAILING.replace("exit 3", "exit 3, retry: 1")), code=0)
     lines = program.call("status", "1", code=0).stdout.splitlines()
     routes, failed, table = lines.index("What was done"), lines.index("Failed"), lines.index("Next")
-    assert lines[failed - 2] == "  and 110 more; `resile explain 1` tells of them"
+    assert lines[failed - 2] == "  and 110 more; `resile explain 1` shows them"
     assert failed - 2 - routes - 1 == 10
-    assert lines[table - 2] == "  and 50 more; `resile explain 1` tells of them"
+    assert lines[table - 2] == "  and 50 more; `resile explain 1` shows them"
     assert (table - 2 - failed - 1) // 2 == 10
     assert sum(line.startswith("process[") for line in lines) == 10
     assert lines[routes - 2] == "and 50 more steps inside items: 50 failed; --json lists all"
@@ -194,7 +194,7 @@ def test_failures_that_no_rule_answered_are_only_among_the_failed(program: Progr
     """Nothing was done about these items, so no heading says so."""
     lines = program.call("run", program.write(FAILING), code=0).stdout.splitlines()
     assert "What was done" not in lines
-    assert lines[lines.index("Next") - 2] == "  and 50 more; `resile explain 1` tells of them"
+    assert lines[lines.index("Next") - 2] == "  and 50 more; `resile explain 1` shows them"
 
 
 def test_a_step_of_the_workflow_comes_before_items(program: Program) -> None:

@@ -100,7 +100,7 @@ def test_a_failed_run_for_people(program: Program) -> None:
     assert told[1] == "first started"
     assert "broken started" in told
     assert any(re.fullmatch(r"broken attempt 2 follows: flow\.yaml:8:\d+ .*", line) for line in told)
-    assert told[-2:] == ["broken failed after 2 attempts", "behind canceled because broken is failed"]
+    assert told[-2:] == ["broken failed after 2 attempts", "behind canceled because broken failed"]
     lines = done.stdout.splitlines()
     assert re.fullmatch(r"run 1 bad failed after 0\.\d s", lines[0])
     assert lines[1] == "3 steps: 1 completed, 1 failed, 1 canceled"

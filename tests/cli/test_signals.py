@@ -176,7 +176,7 @@ def test_cancel_where_no_engine_is_left(program: Program) -> None:
         gate.open()
         assert run.end() == 130
     done = program.call("cancel", "1", code=0)
-    assert done.stdout == "run 1 is canceled\n"
+    assert done.stdout == "run 1 was canceled\n"
     assert effects(program) == ["done", "end canceled"]
 
 

@@ -86,7 +86,7 @@ def test_dead_letters(flows: ExplainFlows) -> None:
               process[0]/work (flow.yaml:9:14) failed
                 attempt 1: exit code 4: no 1
                   then      the step has no rule, so the failure stands
-              `resile explain 1 'process[2]'` tells of another
+              `resile explain 1 'process[2]'` shows another
     """)
     last = """
         run 1 mapped completed, although 3 attempts failed
@@ -142,7 +142,7 @@ def test_a_map_that_stops(flows: ExplainFlows) -> None:
         process (flow.yaml:4:3) failed
           attempt 1: stopped at the first failed item (of 5)
             4 items are dead letters: it never started
-              `resile explain 1 'process[2]'` tells of another
+              `resile explain 1 'process[2]'` shows another
             process[0] is a dead letter: work: exit code 1: a is broken
               process[0]/work (flow.yaml:9:14) failed
                 attempt 1: exit code 1: a is broken
@@ -201,7 +201,7 @@ def test_a_map_inside_a_map(flows: ExplainFlows) -> None:
                     outer[0]/inner[1]/work (flow.yaml:9:43) failed
                       attempt 1: exit code 3
                         then      the step has no rule, so the failure stands
-              `resile explain 1 'outer[1]'` tells of another
+              `resile explain 1 'outer[1]'` shows another
     """)
     inner = flows.explain("outer[1]/inner[1]").splitlines()
     assert inner[4:6] == [

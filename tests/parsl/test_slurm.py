@@ -195,7 +195,7 @@ def test_a_step_that_needs_three_times_its_memory_ends_well(place: Place, slurm:
     )
     assert plan is not None, done.stdout
     assert int(plan["granted"]) >= 90
-    assert re.search(r"^run 1 is completed after \d rounds? of recovery$", done.stdout, re.MULTILINE)
+    assert re.search(r"^run 1 completed after \d rounds? of recovery$", done.stdout, re.MULTILINE)
     assert (place.folder / "report").read_text() == "done\n"
     completed = [one["step"] for one in place.events() if one["type"] == "step_completed" and one["step"] != "end"]
     assert completed == ["prepare", "solve", "report"]

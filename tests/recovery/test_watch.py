@@ -29,7 +29,7 @@ def test_a_step_that_needs_three_times_its_memory_ends_well(program: Program) ->
     assert "solve, job 2: oom: out of memory: it used " in done.stdout
     assert "memory 60 MiB -> " in done.stdout
     assert "runs again: solve, report" in done.stdout
-    assert "run 1 is completed after" in done.stdout
+    assert "run 1 completed after" in done.stdout
     assert (program.folder / "report").read_text() == "done\n"
 
 
@@ -54,7 +54,7 @@ steps:
             gate.open()
             assert watcher.end() == 0
             assert "wait, job 1: oom: " in watcher.text["out"]
-    assert program.call("watch", "1", code=0).stdout == "run 1 is completed\n"
+    assert program.call("watch", "1", code=0).stdout == "run 1 completed\n"
 
 
 def test_a_run_whose_engine_died_is_resumed(program: Program) -> None:

@@ -179,7 +179,7 @@ def test_an_answer_and_a_cancel(caller: Caller) -> None:
     api.wait_for(run)
     run = api.start(flows.PARKED)
     api.wait_for(run, "step_parked")
-    assert caller.remote("cancel", str(run)) == f"run {run} is canceled\n"
+    assert caller.remote("cancel", str(run)) == f"run {run} was canceled\n"
 
 
 def test_a_rerun_and_dead_letters(caller: Caller) -> None:
@@ -222,7 +222,7 @@ def test_a_driven_run_is_not_resumed(caller: Caller, tmp_path: Path) -> None:
     gate.write_text("go\n")
     assert (follower.stdout.read(), follower.wait(DEADLINE_SECONDS)) == (b"went\n", 0)
     follower.stdout.close()
-    assert "is completed" in caller.remote("cancel", str(run))
+    assert f"run {run} completed" in caller.remote("cancel", str(run))
 
 
 def test_a_follower_outlives_its_server(serve: Callable[..., Server], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from resile.errors import ResileError, RunFailed, StepFailed
 from resile.languages.python.modules import is_loading
 from resile.languages.python.values import mentions_pickle, revive
 from resile.model.limits import PARALLEL_MAX
-from resile.model.status import RunStatus, Status
+from resile.model.status import RunStatus, Status, status_clause
 from resile.store.open import default_output
 
 if TYPE_CHECKING:
@@ -136,7 +136,9 @@ class Run:
         if self.status == "completed":
             return self
         hint = f"resile explain {self.id}"
-        raise RunFailed(f"run {self.id} is {self.status}{self._why()}", run=self.id, status=self.status, hint=hint)
+        raise RunFailed(
+            f"run {self.id} {status_clause(self.status)}{self._why()}", run=self.id, status=self.status, hint=hint
+        )
 
     def _why(self) -> str:
         """The first step whose failure stands, with its last failure; not one that passed when it was tried again."""
@@ -184,7 +186,7 @@ class Run:
             if job.status is not Status.completed and job.accepted not in ("partial", "judged", "empty"):
                 failures = [tried.failure.message for tried in store.attempts(self.id, job.id) if tried.failure]
                 why = f" ({failures[-1]})" if failures else ""
-                message = f"step {name!r} of run {self.id} is {job.status.name}: it gave nothing{why}"
+                message = f"step {name!r} of run {self.id} {status_clause(job.status.name)}: it gave nothing{why}"
                 raise StepFailed(message, step=name)
             value = Values(store, row, self._state, {}).output(job)
         finally:

@@ -49,6 +49,14 @@ STATUS_WORDS = {
     "ready": "waiting",
     "pending": "waiting",
 }
+# How statuses read after a name: `load failed`, `load was canceled`.
+_STATUS_CLAUSES = {
+    "completed": "completed",
+    "failed": "failed",
+    "canceled": "was canceled",
+    "terminated": "was terminated",
+    "skipped": "was skipped",
+}
 TERMINAL = frozenset({COMPLETED, FAILED, CANCELED, TERMINATED, DISABLED, SKIPPED})
 
 RunStatus = Literal["running", "completed", "failed", "canceled", "parked", "interrupted"]
@@ -62,3 +70,8 @@ EXIT_CODES: dict[RunStatus, int] = {
     "interrupted": 130,
     "running": 0,
 }
+
+
+def status_clause(status: str) -> str:
+    """The status of a step or run as the rest of a sentence that begins with its name."""
+    return _STATUS_CLAUSES.get(status) or f"is {STATUS_WORDS.get(status, status)}"

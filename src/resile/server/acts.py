@@ -20,7 +20,7 @@ from resile.commands.start.call import Given, ResourceLimits
 from resile.commands.start.prepare import inputs_for
 from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import UNLIMITED, refuse_misfits
-from resile.model.status import RUN_ENDED
+from resile.model.status import RUN_ENDED, status_clause
 from resile.server.problems import Problem
 from resile.store.lease import boot_seconds
 
@@ -148,7 +148,7 @@ def _limits_for(connection: Connection, run: int, limits: ResourceLimits) -> dic
 def _refuse_ended(connection: Connection, run: int) -> None:
     row = row_of(connection.store, run)
     if row.status in RUN_ENDED:
-        raise Problem("run_ended", f"run {run} has ended: it is {row.status}")
+        raise Problem("run_ended", f"run {run} has ended: it {status_clause(row.status)}")
 
 
 def _refuse_driven(connection: Connection, run: int) -> None:

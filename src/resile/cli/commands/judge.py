@@ -14,6 +14,7 @@ from resile.commands.judge import Judgement
 from resile.model.failure import QUESTION
 from resile.model.limits import size
 from resile.model.nested import step_name
+from resile.model.status import status_clause
 
 if TYPE_CHECKING:
     from resile.commands.files.save_rule import RuleDraft
@@ -34,7 +35,7 @@ def _parked_lines(document: ParkedFailures, page: output.Page) -> Iterator[str]:
     """The first parked failures with the commands that judge them, and the names of more."""
     run, found = f"run {document.run} {output.escape(document.workflow)}", document.failures
     if not found:
-        yield from page.wrap(f"{run} is {document.status}; nothing is parked", "  ")
+        yield from page.wrap(f"{run} {status_clause(document.status)}; nothing is parked", "  ")
         return
     yield from page.wrap(f"{run}: {output.plural(len(found), 'parked failure')}", "  ")
     names = Counter(failure.step for failure in found)

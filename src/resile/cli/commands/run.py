@@ -14,7 +14,7 @@ from resile.commands.load import CompileOptions
 from resile.commands.start.call import Choice, Given, ResourceLimits, RunCall
 from resile.engine.env_files import CREDENTIALS
 from resile.errors import ResileError
-from resile.model.status import EXIT_CODES
+from resile.model.status import EXIT_CODES, status_clause
 from resile.store.errors import LeaseHeld, StoreDamaged, StoreGone
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def _cancel_lines(result: CancelResult, page: output.Page) -> Iterator[str]:
         follow = page.command(f"events follow {result.run}")
         yield f"run {result.run}: its engine was asked to cancel it; `{follow}` shows how it goes"
     else:
-        yield f"run {result.run} is {result.status}"
+        yield f"run {result.run} {status_clause(result.status)}"
 
 
 def reset(call: Call) -> int:

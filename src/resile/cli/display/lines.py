@@ -15,6 +15,7 @@ from resile.cli.display.output import clock, delay, duration, encode, escape, pl
 from resile.cli.display.watch import Display, Tally
 from resile.core.actions import Note
 from resile.model.nested import in_item, step_name
+from resile.model.status import status_clause
 from resile.model.workflow import Noop
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ def _because(note: Note) -> str:
     """The step that caused this one's end, or the reason; empty if there is neither."""
     cause = note.data.get("cause")
     if cause:
-        return f" because {escape(cause['step'])} is {cause['status']}"
+        return f" because {escape(cause['step'])} {status_clause(cause['status'])}"
     reason = note.data.get("reason")
     return f": {reason}" if reason else ""
 

@@ -15,6 +15,7 @@ from resile.cli.display.maps import outcome, patterns
 from resile.commands.documents.runs import Route, RunDocument, RunJob
 from resile.model.nested import in_item, step_name
 from resile.model.rules import NO_RULE_LEFT
+from resile.model.status import status_clause
 
 # A workflow with so many steps is listed whole; of a larger one only the first steps that need a look.
 EVERY_STEP_MAX = 100
@@ -97,7 +98,7 @@ def _rest(hidden: Sequence[RunJob], page: output.Page, omitted: int = 0, *, is_l
 def _remark(job: RunJob) -> str:
     """What the last column of a job says."""
     if job.cause:
-        return f"{output.escape(job.cause.step)} is {output.status_word(job.cause.status)}"
+        return f"{output.escape(job.cause.step)} {status_clause(job.cause.status)}"
     if job.waits_for:
         return f"waits for {output.escape(job.waits_for)}"
     return "its output is lost" if job.output_lost else ""
@@ -135,7 +136,7 @@ def answers(document: RunDocument, page: output.Page) -> list[str]:
         return []
     shown = first_items(routes)[:ROUTES_SHOWN_MAX]
     hidden = len(routes) - len(shown)
-    more = f"  and {hidden} more; `{page.command(f'explain {document.run}')}` tells of them"
+    more = f"  and {hidden} more; `{page.command(f'explain {document.run}')}` shows them"
     return [
         "",
         page.paint("bold", "What was done"),

@@ -138,8 +138,8 @@ def _failed_steps(
         if names := victims.get(job.id):
             yield from page.wrap(f"    canceled because of it: {_name_list(names)}", "      ")
     if len(failed) > len(shown):
-        tells = "`" + page.command(f"{'explain' if status == 'failed' else 'parked'} {document.run}") + "`"
-        yield from page.wrap(f"  and {len(failed) - len(shown)} more; {tells} tells of them", "  ")
+        source = "`" + page.command(f"{'explain' if status == 'failed' else 'parked'} {document.run}") + "`"
+        yield from page.wrap(f"  and {len(failed) - len(shown)} more; {source} shows them", "  ")
 
 
 def _stands(job: RunJob, document: RunDocument) -> bool:

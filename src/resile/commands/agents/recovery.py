@@ -23,6 +23,7 @@ from msgspec import Struct
 from resile.commands.client import Client
 from resile.commands.judge import Judgement
 from resile.errors import ResileError
+from resile.model.status import status_clause
 
 Default = Literal["park", "fail", "retry"]
 CONFIG_MARK = "{mcp_config}"
@@ -72,7 +73,7 @@ def recover_by_agent(
     """Let an agent judge the parked failures of a run; apply `default` to the failures that it leaves."""
     before = client.parked_failures(run)
     if not before.failures:
-        message = f"run {run} is {before.status}; nothing is parked"
+        message = f"run {run} {status_clause(before.status)}; nothing is parked"
         raise ResileError("nothing-parked", message, hint=f"`resile explain {run}` shows what happened")
     if CONFIG_MARK not in command:
         hint = f"such as: --agent 'claude -p --mcp-config {CONFIG_MARK}'"

@@ -27,7 +27,7 @@ from resile.engine.fingerprints.digests import Digests
 from resile.engine.fingerprints.record import hash_variables, paths_read, texts_in, variables_in, variables_named
 from resile.engine.secrets import surroundings_of
 from resile.languages.registry import language_of
-from resile.model.status import COMPLETED, FAILED, SKIPPED, STATUS_NAMES
+from resile.model.status import COMPLETED, FAILED, SKIPPED, STATUS_NAMES, status_clause
 from resile.model.workflow import Child, FanOut, Function, Step, Workflow
 
 Reason = Literal["command", "reads", "outputs", "needs", "new"]
@@ -108,12 +108,14 @@ class _Comparison:
             return self._change_of_skipped(step)
         if job.status is not COMPLETED:
             changed = done is None and step.name in self._last_steps and self._differs_from_last(step)
-            status = STATUS_NAMES[job.status]
+            status = status_clause(STATUS_NAMES[job.status])
             if changed or (done is not None and self._differs(step, done)):
-                return Change(step.name, "command", f"its command is another than in {self._run}, where it is {status}")
+                return Change(
+                    step.name, "command", f"its command differs from the one in {self._run}, where it {status}"
+                )
             if job.status is not FAILED:
                 self.not_started.add(step.name)
-            return Change(step.name, "new", f"in {self._run} it is {status}")
+            return Change(step.name, "new", f"in {self._run} it {status}")
         fan = self._fans.get(step.name)
         if fan is not None and (fan.failed or fan.held):
             return Change(step.name, "new", f"in {self._run} items of it failed")

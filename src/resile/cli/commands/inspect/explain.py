@@ -18,6 +18,7 @@ from resile.cli.display.summary import input_lines
 from resile.cli.parse import Call, refusal
 from resile.explain.report import AttemptReport, Explanation, ItemGroup, Names, RuleReport, StepReport
 from resile.model.nested import step_name
+from resile.model.status import status_clause
 
 STEPS_SHOWN_MAX = 20
 ATTEMPTS_SHOWN_MAX = 10
@@ -80,15 +81,14 @@ class _Text:
         hidden = len(steps[STEPS_SHOWN_MAX:]) + self._document.omitted
         if hidden and not self._is_full:
             yield ""
-            tells = f"`{self._page.command(f'explain {run} STEP')}` tells of one"
-            yield f"and {plural(hidden, 'more step')}; {tells}, --json of {plural(len(steps), 'step')}"
+            source = f"`{self._page.command(f'explain {run} STEP')}` shows one"
+            yield f"and {plural(hidden, 'more step')}; {source}, --json of {plural(len(steps), 'step')}"
 
     def _headline(self) -> str:
         """The status of the run and its reason."""
         found = self._document
         status, because, failures = found.status, escape(found.because), found.failures
-        verb = {"canceled": "was canceled", "completed": "completed", "failed": "failed"}.get(status, f"is {status}")
-        head = f"run {found.run} {escape(found.workflow)} {self._page.status(status, verb)}"
+        head = f"run {found.run} {escape(found.workflow)} {self._page.status(status, status_clause(status))}"
         if because:
             return f"{head}: {because}"
         if not failures:
@@ -203,7 +203,7 @@ class _Text:
                     yield _line(deeper, "then", escape(execution.then))
         if names.count > 1 and not self._is_full:
             other = shell_quote(names.first[1])
-            yield f"{inner}`{self._page.command(f'explain {self._document.run} {other}')}` tells of another"
+            yield f"{inner}`{self._page.command(f'explain {self._document.run} {other}')}` shows another"
 
 
 def _headline_of(entry: AttemptReport) -> str:

@@ -15,7 +15,7 @@ from resile.commands.run import RunOutcome
 from resile.commands.start.call import ResourceLimits
 from resile.commands.store_handle import StoreHandle
 from resile.model.limits import size
-from resile.model.status import EXIT_CODES
+from resile.model.status import EXIT_CODES, status_clause
 
 _OF_AGENT = ("timeout", "default")
 _OF_RECOVERY = (
@@ -119,7 +119,7 @@ class Recovery:
             output.print_document(document)
         elif self._rounds:
             rounds = output.plural(self._rounds, "round")
-            output.write_text(f"run {plan.run} is {plan.status} after {rounds} of recovery\n")
+            output.write_text(f"run {plan.run} {status_clause(plan.status)} after {rounds} of recovery\n")
         if self._call.launcher is not None:
             self._call.launcher.socket.close()
         return code
@@ -136,7 +136,7 @@ def _plan_lines(
     plan: RoundPlan, number: int, options: RecoveryOptions, spent: bool, page: output.Page
 ) -> Iterator[str]:
     """A plan: each failed job with its evidence, its grant and what runs again."""
-    head = f"run {plan.run} {output.escape(plan.workflow)} is {page.status(plan.status)}"
+    head = f"run {plan.run} {output.escape(plan.workflow)} {page.status(plan.status, status_clause(plan.status))}"
     if not plan.jobs:
         yield f"{head}; there is nothing to recover"
         return

@@ -13,7 +13,7 @@ from resile.commands.inspect import standing
 from resile.commands.start.call import ResourceLimits
 from resile.commands.store_handle import StoreHandle
 from resile.engine.replay import row_of
-from resile.model.status import EXIT_CODES, RunStatus
+from resile.model.status import EXIT_CODES, RunStatus, status_clause
 
 INTERVAL_SECONDS = 10.0
 _WITH_RECOVER = (
@@ -59,5 +59,7 @@ def _tell(call: Call, status: RunStatus) -> int:
         output.print_document(call.client.status(call.run))
     else:
         hint = f"`{output.command_hint(f'recover {call.run}', output.place_of(call))}` plans what could help"
-        output.write_text(f"run {call.run} is {status}{f'; {hint}' if status in ('failed', 'parked') else ''}\n")
+        output.write_text(
+            f"run {call.run} {status_clause(status)}{f'; {hint}' if status in ('failed', 'parked') else ''}\n"
+        )
     return EXIT_CODES[status]
