@@ -102,16 +102,16 @@ def make_executor(
     if state.workflow.executor is not None:
         from resile.executors.parsl.on_order.executor import open_blocks
 
-        flow, who = state.workflow, {"run": row.id, "parallel": parallel, "is_hosted": hosting is not None}
+        flow, run_keys = state.workflow, {"run": row.id, "parallel": parallel, "is_hosted": hosting is not None}
         chosen = state.workflow.executor
         commands = open_blocks(
-            folder, chosen, flow.cluster, flow.steps, sample_seconds=flow.monitor_seconds, **who, **settings
+            folder, chosen, flow.cluster, flow.steps, sample_seconds=flow.monitor_seconds, **run_keys, **settings
         )
     elif hosting is not None:
         from resile.executors.shared.open_view import open_view
 
-        who = {"run": row.id, "epoch": epoch, "priority": hosting.priority, "parallel": parallel}
-        commands = open_view(hosting.hub, folder, is_new=hosting.is_new, **who, **settings)
+        run_keys = {"run": row.id, "epoch": epoch, "priority": hosting.priority, "parallel": parallel}
+        commands = open_view(hosting.hub, folder, is_new=hosting.is_new, **run_keys, **settings)
     else:
         commands = LocalExecutor(folder, slots=parallel, launcher=launcher, **settings)
     if not calls_functions(state.workflow):

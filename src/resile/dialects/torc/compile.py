@@ -38,7 +38,7 @@ def compile_torc(source: Source, root: Node | None, report: Diagnostics) -> Work
     reading.errexit = False
     workflow = compile_part(reading, native)
     report.errors += reading.report.errors
-    # Jobs that parameters make of one have the same command.
+    # The jobs that parameters make from one job share its command: report a warning about it once.
     report.warnings += dict.fromkeys(found for found in reading.report.warnings if found.code == "tolerated")
     return None if workflow is None else replace(workflow, dialect=NAME)
 

@@ -3,8 +3,8 @@
     retry, with run  ->  goto  ->  continue_on_failure, or the failure stays
 
 Each of these costs 1 of the loop budget, and so does a jump after a success; its `run` costs nothing. After a failed
-remedy nothing else of the scope starts. If a remedy has the step that calls it as its `goto`, the jump is dropped: that
-step runs again anyway.
+remedy nothing else of the scope starts. If the `goto` of a remedy is the step that called it, `_read_routes`
+drops the jump: that step runs again anyway.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ from resile.model.failure import FAILURE_KINDS, MATCHED_KINDS, Kind
 from resile.model.limits import LOOPS_MAX
 
 JITTER = 0.15
-# The failure kinds that are retried if failed conditions must not be.
+# The failure kinds to retry if a failed condition must not be retried.
 _NOT_LOGICAL = [kind for kind in MATCHED_KINDS if not FAILURE_KINDS[kind].is_logical]
 
 
 class Routes(Struct, frozen=True):
-    """Routing keys of one kind: native keys, calls that are more than names, and targets of jumps without defaults."""
+    """The native keys of `on_fail` or `on_success`.
+
+    `calls` are the called steps if a call has arguments or is not a plain step. `jumps` are the targets that the step
+    itself names, without those of the defaults.
+    """
 
     keys: dict[str, Any] = {}
     calls: tuple[Call, ...] = ()
@@ -65,7 +69,7 @@ def _read_routes(
     calls: tuple[Call, ...] = fields.get("run", ())
     if any(call.kind != "step" or call.args or call.alias for call in calls):
         return Routes(keys, calls, jumps)
-    # A default remedy of all steps is none for itself.
+    # A step that is the default remedy of all steps is not its own remedy.
     if calls and not ("run" in by_default and owner in (call.name for call in calls)):
         keys["run"] = [call.node for call in calls]
     return Routes(keys, (), jumps)
@@ -172,7 +176,7 @@ def _first_place(node: Mapping, *names: str) -> Scalar:
 
 
 def _backoff(backoff: dict[str, Any]) -> dict[str, Any] | None:
-    """The waits between attempts; up to 15 % of the first one are added to each."""
+    """The waits between attempts; each has up to 15 % of the first one as jitter."""
     seconds = backoff.get("delay_ms", 0) / 1000
     if not seconds:
         return None

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class OutputTexts(_local):
     """Reads the output of one run's attempts; `live` reads the output of the current epoch while that runs.
 
-    `lost` is the message about an output that was needed and is gone, or too large. It stays until the caller clears
-    it, because a template language may take the exception for a value that is missing. Each thread has its own, so
-    that one evaluation does not see the message of another.
+    `lost` is the message about an output that a value needed and that is gone or too large. It stays until the caller
+    clears it, because a template language may take the exception for a value that is missing. Each thread has its own,
+    so that one evaluation does not see the message of another.
     """
 
     def __init__(self, store: Store, row: RunRow, state: State, live: OutputReader | None = None) -> None:
@@ -87,7 +87,7 @@ class OutputTexts(_local):
         return ValueTooLarge(message, copy)
 
     def lose(self, job: int) -> ValueRefused:
-        """The error about the output of a job, which is needed and lost."""
+        """The error about a lost output that a value needs."""
         self.lost = output_lost(self._name_of(job))
         return ValueRefused(self.lost)
 
@@ -99,7 +99,7 @@ class OutputTexts(_local):
         return next(row.step for row in self._store.jobs(self._run) if row.id == job)
 
     def refuse_lost(self) -> None:
-        """Raise ValueRefused if an output was needed and lost, or too large, since `lost` was cleared."""
+        """Raise ValueRefused if, since `lost` was cleared, a value needed an output that is gone or too large."""
         if self.lost:
             raise ValueRefused(self.lost)
 

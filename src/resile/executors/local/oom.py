@@ -3,7 +3,7 @@
     cgroup v1   memory.oom_control   `oom_kill N`
     cgroup v2   memory.events        `oom_kill N`
 
-Runs inside the launcher, so only built-in modules are imported.
+Runs inside the launcher, so it imports only built-in modules.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class OomCounter:
 
 
 def kernel_says_killed(pid: int, started: float) -> bool:
-    """Does the kernel's log have an out-of-memory kill of this process since `started`?"""
+    """Does the kernel's log report an out-of-memory kill of this process since `started`?"""
     try:
         log = posix.open(b"/dev/kmsg", posix.O_RDONLY | posix.O_NONBLOCK | posix.O_CLOEXEC)
     except OSError:
@@ -107,7 +107,7 @@ def kernel_says_killed(pid: int, started: float) -> bool:
 
 
 def record_names(record: bytes, victim: bytes, started: float) -> bool:
-    """Is this record of the kernel's log an out-of-memory kill of this victim, not from before `started`?
+    """Does this record of the kernel's log report an out-of-memory kill of the victim since `started`?
 
     A record is `priority,seq,microseconds,flags;text`.
     """

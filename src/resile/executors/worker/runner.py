@@ -60,7 +60,7 @@ class Runner:
             clock_offset=time.time() - processes.boot_seconds(),
         )
         self._known: dict[int, _Known] = {}
-        # Profile numbers in the launcher: they begin above all that earlier workers in this folder used.
+        # Profile numbers in the launcher: they begin above all numbers of earlier workers in this folder.
         self._profiles = count(time.time_ns() // 1_000_000)
         self._numbers = count(1)
         # The attempts that have not ended, by the job numbers that the launcher uses.
@@ -88,18 +88,18 @@ class Runner:
 
     def start(self, attempts: Iterable[Assignment], profiles: Iterable[Profile]) -> None:
         """Record attempts in the book, then start them."""
-        given = {profile.number: profile for profile in profiles}
+        by_number = {profile.number: profile for profile in profiles}
         launches: list[Launch] = []
         entries: list[Entry] = []
-        for asked in attempts:
-            known = self._use(given[asked.profile])
-            entry = Entry(asked.token, known.number, next(self._numbers), asked.share_memory_bytes)
+        for assignment in attempts:
+            known = self._use(by_number[assignment.profile])
+            entry = Entry(assignment.token, known.number, next(self._numbers), assignment.share_memory_bytes)
             if self._shared_output:
                 entry.profile = next(self._profiles)
-                entry.shared = attempt_folder(self._shared_output, asked.run, asked.epoch, asked.token)
+                entry.shared = attempt_folder(self._shared_output, assignment.run, assignment.epoch, assignment.token)
                 self._define(entry.profile, known.profile, entry.shared)
             entries.append(entry)
-            launches.append(self._launch(asked, known, entry))
+            launches.append(self._launch(assignment, known, entry))
         if launches:
             self._book.keep(entries)
             self.unfinished |= {entry.job: entry for entry in entries}
@@ -140,23 +140,23 @@ class Runner:
             return os.fsencode(self._book.run_folder(profile.run))
         return profile.directory
 
-    def _launch(self, asked: Assignment, known: _Known, entry: Entry) -> Launch:
+    def _launch(self, assignment: Assignment, known: _Known, entry: Entry) -> Launch:
         """Build the launch of an attempt: replace the server's paths of files and Python by those of this machine."""
         here = {
-            path: self._book.write_file(asked.token, number, content)
-            for number, (path, content) in enumerate(asked.files)
+            path: self._book.write_file(assignment.token, number, content)
+            for number, (path, content) in enumerate(assignment.files)
         }
         here[known.profile.python] = os.fsencode(sys.executable)
         return Launch(
             entry.job,
             ATTEMPT,
-            tuple(here.get(word, word) for word in asked.argv),
-            tuple(asked.env),
-            asked.cwd,
-            asked.timeout_seconds,
-            asked.grace_seconds,
-            tuple(here.get(word, word) for word in asked.fallback),
-            memory_bytes=asked.memory_bytes,
+            tuple(here.get(word, word) for word in assignment.argv),
+            tuple(assignment.env),
+            assignment.cwd,
+            assignment.timeout_seconds,
+            assignment.grace_seconds,
+            tuple(here.get(word, word) for word in assignment.fallback),
+            memory_bytes=assignment.memory_bytes,
         )
 
     def kill(self, entry: Entry) -> None:

@@ -17,20 +17,20 @@ from resile.server.streams.events import announcements, events_of_run, stream
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-Place = Annotated[int, Meta(ge=0, le=10**18 - 1)]
+Position = Annotated[int, Meta(ge=0, le=10**18 - 1)]
 _STREAM = Answer("The events as they come", media=EVENTS)
 
 
 class EventQuery(Page, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Only events with a higher `seq` than `after`, of these types.
 
-    Of one `job` with their causes, of the jobs that the step `story` names likewise, or all under the `names` of
-    another system.
+    `job` selects the events of one job and their causes, `story` those of the jobs of a step and their causes. `names`
+    gives all events the names of another system.
     """
 
-    after: Place = 0
+    after: Position = 0
     type: list[str] = []
-    job: Place = 0
+    job: Position = 0
     story: str = ""
     names: Literal["", "noetl"] = ""
 
@@ -38,18 +38,18 @@ class EventQuery(Page, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class RunStreamQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Only events with a higher `seq` than `after`, of these types; the header `Last-Event-ID` wins.
 
-    With `until_idle` the stream ends also where no engine drives the run: it is parked, or interrupted.
+    With `until_idle` the stream also ends when no engine drives the run: it is parked, or interrupted.
     """
 
-    after: Place = 0
+    after: Position = 0
     type: list[str] = []
     until_idle: bool = False
 
 
 class StreamQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Only what is at a higher position than `after`; without it what comes from now on. `Last-Event-ID` wins."""
+    """Only events at a higher position than `after`; without it, only new events. `Last-Event-ID` wins."""
 
-    after: Place | None = None
+    after: Position | None = None
 
 
 def list_events(request: Request) -> Items[Event]:
@@ -94,7 +94,7 @@ def _own_types(names: list[str]) -> frozenset[str]:
 
 
 def _last_id(request: Request, after: Any) -> Any:
-    """The place after which to go on."""
+    """The position after which the stream goes on."""
     given = request.headers.get("last-event-id")
     if given is None or not given.strip():
         return after
