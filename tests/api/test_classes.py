@@ -151,7 +151,7 @@ def test_a_failed_run_says_why_when_its_store_is_gone(place: Place, monkeypatch:
     monkeypatch.chdir(place.folder)
     with Workflow("t") as flow:
         flow.shell("echo why >&2; exit 3", name="bad")
-    said = r"run 1 is failed: step 'bad' failed: exit code 3: why"
+    said = r"run 1 failed: step 'bad' failed: exit code 3: why"
     with pytest.raises(RunFailed, match=said):
         resile.run(flow, db="memory:").raise_for_status()
     db = place.folder / "gone.db"

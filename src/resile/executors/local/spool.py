@@ -7,8 +7,8 @@ the launcher even if the launcher has not started work yet. From then on only th
 
 The lines of a running attempt stay until it ends, even if the engine has acknowledged them. When the engine has
 acknowledged enough, the launcher writes a new file and renames it, so that a reader sees the old file or the new one.
-After each write the launcher writes the length of the file into its first line. If the file is shorter, it has lost lines,
-and the engine does not take an attempt without lines for one that never started.
+After each write the launcher writes the length of the file into its first line. If the file is shorter, it has lost
+lines, and the engine does not take an attempt without lines for one that never started.
 
 The file outlives the launcher and the engine. It may not outlive the machine: after another boot only the ends in it
 count (recovery.py).
