@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+import pytest
+
 from tests.cli.program import Program
 
 MIXED = """\
@@ -77,6 +79,18 @@ def test_annotations_of_github_actions(program: Program) -> None:
     assert "%25" not in lines[1]
     quiet = program.call("run", "flow.yaml", code=1, GITHUB_ACTIONS="")
     assert not any(line.startswith("::") for line in quiet.stderr.splitlines())
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_annotations_of_a_file_with_errors(program: Program, command: str) -> None:
+    """Each error and warning of a file is an annotation at its place, with its hint; notices are none."""
+    program.write("resile: 1\nsteps:\n  a: {shell: x, needs: [bb]}\n  b: {shell: y, shel: y}\n")
+    done = program.call(command, "flow.yaml", code=2, GITHUB_ACTIONS="true")
+    shown = [line for line in done.stderr.splitlines() if line.startswith(("::error", "::warning", "::notice"))]
+    assert shown == [
+        "::error file=flow.yaml,line=3,col=25,title=unknown-step::there is no step `bb`%0Adid you mean `b`?",
+        "::error file=flow.yaml,line=4,col=17,title=unknown-key::a step has no key `shel`%0Adid you mean `shell`?",
+    ]
 
 
 def test_annotations_of_steps_inside_others(program: Program) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
@@ -19,6 +20,7 @@ from resile.model.nested import path_part, step_name
 
 if TYPE_CHECKING:
     from resile.commands.documents.runs import RunDocument, RunJob
+    from resile.errors import Diagnostic
     from resile.model.workflow import Workflow
 
 ANNOTATIONS_MAX = 50
@@ -107,9 +109,22 @@ def annotation_lines(document: RunDocument, messages: dict[int, str], workflow: 
         name = step_name(job.scope, job.step)
         word = output.status_word(job.status, recovered=job.recovered, tolerated=job.tolerated)
         properties["title"] = f"{name} {word}"
-        given = ",".join(f"{key}={_escape(value, in_property=True)}" for key, value in properties.items())
         message = messages.get(job.id) or f"it failed at first; `resile explain {document.run}` says what followed"
-        yield f"::{level} {given}::{_escape(message)}"
+        yield _annotation(level, properties, message)
+
+
+def finding_lines(diagnostics: Iterable[Diagnostic]) -> Iterator[str]:
+    """The workflow commands of GitHub Actions for the errors and warnings in a workflow file."""
+    shown = (found for found in diagnostics if found.severity in ("error", "warning"))
+    for found in islice(shown, ANNOTATIONS_MAX):
+        place = {"line": str(found.line), "col": str(found.column)} if found.line else {}
+        message = f"{found.message}\n{found.hint}" if found.hint else found.message
+        yield _annotation(found.severity, {"file": found.file, **place, "title": found.code}, message)
+
+
+def _annotation(level: str, properties: dict[str, str], message: str) -> str:
+    given = ",".join(f"{key}={_escape(value, in_property=True)}" for key, value in properties.items())
+    return f"::{level} {given}::{_escape(message)}"
 
 
 def _own_step(job: RunJob, names: Iterable[str]) -> str:

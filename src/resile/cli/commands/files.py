@@ -18,7 +18,7 @@ from resile.cli.display.output import (
     write_bytes,
     write_text,
 )
-from resile.cli.display.problems import EXIT_USAGE, findings
+from resile.cli.display.problems import EXIT_USAGE, annotate, findings
 from resile.cli.parse import Call
 from resile.commands.documents.answers import CheckedFile, CheckReport, Versions
 from resile.commands.load import CompileOptions
@@ -30,6 +30,7 @@ def check(call: Call) -> int:
     """Compile files and report their errors; nothing runs."""
     document = check_files(call.texts("FILE"), CompileOptions(call.word("dialect"), call.word("profile")))
     answer(call, document, _check_lines)
+    annotate([found for file in document.files for found in file.diagnostics])
     return 0 if all(file.ok for file in document.files) else EXIT_USAGE
 
 

@@ -36,6 +36,7 @@ def report(error: Exception, *, json: bool, debug: bool) -> int:
     if json:
         print_document(_document_of(error))
     say(_render(error, Page("auto", sys.stderr)))
+    annotate(error.diagnostics)
     return EXIT_USAGE if expected else EXIT_UNEXPECTED
 
 
@@ -79,6 +80,15 @@ def _render(error: ResileError, page: Page) -> str:
     if error.hint:
         lines += page.wrap(f"  hint: {escape(error.hint)}", "    ")
     return "\n".join(lines)
+
+
+def annotate(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print the errors and warnings of a file as annotations, inside GitHub Actions."""
+    if diagnostics and os.environ.get("GITHUB_ACTIONS") == "true":
+        from resile.cli.reports import finding_lines
+
+        for line in finding_lines(diagnostics):
+            say(line)
 
 
 def findings(diagnostics: Sequence[Diagnostic], page: Page) -> list[str]:
