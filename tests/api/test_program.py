@@ -242,7 +242,7 @@ def test_a_judged_step_has_the_result_that_it_was_given(place: Place) -> None:
         x = f.parked()
         y = f.give(x)
     run = place.run(flow)
-    with pytest.raises(ResileError, match=r"'parked' of run 1 is pending_failed: .* \(RuntimeError: look at this\)"):
+    with pytest.raises(ResileError, match=r"'parked' of run 1 is parked: .* \(RuntimeError: look at this\)"):
         run.result(x)
     with Client.at(place.db) as client:
         client.judge(run.id, "parked", Judgement(verdict="skip", output={"a": 1}))
