@@ -53,8 +53,8 @@ LEASE_SECONDS = 15.0
 RENEW_SECONDS = 5.0
 # Seconds between two looks at the store: without a bell, and with a bell, because a ring may get lost.
 LOOK_SECONDS, LOOK_WITH_BELL_SECONDS = 0.25, 2.0
-# The pause between a ring and the look at the store, so that many rings cost one look.
-LOOK_AGAIN_SECONDS = 0.02
+# The pause between two looks at the store where rings ask for them, so that many rings cost one look.
+LOOK_AGAIN_SECONDS = 0.05
 # How many runs the host drives at most, and how many it takes in one look.
 DRIVEN_MAX, TAKEN_MAX = 512, 64
 # The pause before the host tries again to drive a run that it had to leave, for example because of a full disk.
@@ -116,7 +116,7 @@ class Host:
         self._woken: deque[int] = deque()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._look_at = self._renew_at = self._workers_at = boot_seconds()
-        self._held_until, self._stops = 0.0, 0
+        self._looked_at, self._held_until, self._stops = 0.0, 0.0, 0
         self._poll = select.poll()
         self._polled: dict[int, int] = {}
         self.statistics = Statistics(slots=slots)
@@ -131,7 +131,7 @@ class Host:
 
     def ring(self) -> None:
         """Look at the store soon: a run is due, or has a request."""
-        self._look_at = min(self._look_at, boot_seconds() + LOOK_AGAIN_SECONDS)
+        self._look_soon()
         os.eventfd_write(self._wakeup, 1)
 
     def call(self, function: Callable[[Workers], T]) -> Future[T]:
@@ -204,7 +204,11 @@ class Host:
                 self._due.add(self._polled[descriptor])
         if self._bell is not None and any(descriptor == self._bell.fileno() for descriptor, _ in ready):
             self._bell.clear()
-            self._look_at = min(self._look_at, boot_seconds() + LOOK_AGAIN_SECONDS)
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        """Look at the store at once, or LOOK_AGAIN_SECONDS after the last look."""
+        self._look_at = min(self._look_at, max(boot_seconds(), self._looked_at + LOOK_AGAIN_SECONDS))
 
     def _renew(self, now: float) -> None:
         """Renew all leases, and drop the runs whose leases are lost."""
@@ -235,7 +239,7 @@ class Host:
         self.statistics.driven, self.statistics.running = len(self._driven), self.hub.running_count()
         self.statistics.waiting, self.statistics.workers = self.hub.waiting_count(), self._workers.count()
         rings = self._bell is not None and self._bell.live
-        self._look_at = now + (LOOK_WITH_BELL_SECONDS if rings else LOOK_SECONDS)
+        self._looked_at, self._look_at = now, now + (LOOK_WITH_BELL_SECONDS if rings else LOOK_SECONDS)
         if self._driven:
             for request in self._store.requests(0):
                 driven = self._driven.get(request.run)

@@ -22,8 +22,8 @@ from resile.executors.shared.places import Mark, Room, View
 
 SHORT_SECONDS = 0.05
 # The limits of the launcher's queue for each slot: the seconds that its attempts take, by their mean, and their number.
-AHEAD_SECONDS, AHEAD_MAX = 0.02, 8
-GATHER_SECONDS = 0.002
+AHEAD_SECONDS, AHEAD_MAX = 0.02, 16
+GATHER_SECONDS = 0.005
 # The weight of the newest attempt in the moving mean of their durations.
 NEWEST = 0.1
 
