@@ -279,6 +279,7 @@ def test_every_metric_moves(serve: Callable[..., Server], tmp_path: Path) -> Non
     wait_for(lambda: look()["workers"] == 1)
     for one in (waits, gated, run):
         server.api.post(f"/runs/{one}/cancel")
+        server.api.wait_for(one)
 
 
 _FIRED = {"retry": 2, "tolerate": 1, "park": 1}
