@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def test_ways_that_take_any_size(program: Program, keys: str) -> None:
     program.write(flow(keys))
     assert program.json("run", "flow.yaml")["status"] == "completed"
     assert digest((program.folder / "got").read_bytes()) == WHOLE
+
+
+def test_a_large_value_that_is_checked(program: Program) -> None:
+    """A file whose content is checked takes any size too: what is JSON is written, what is none fails the step."""
+    make = "python3 -c 'print(list(range(900000)))'"
+    text = flow('write_file: {path: got, content: "${steps.big.output}", format: json}').replace(MAKE, make)
+    assert program.json("run", program.write(text, "numbers.yaml"))["status"] == "completed"
+    assert json.loads((program.folder / "got").read_bytes()) == list(range(900_000))
+    (program.folder / "got").unlink()
+    program.write(flow('write_file: {path: got, content: "${steps.big.output}", format: json}'))
+    assert "JSON" in failure_of(program)
+    assert not (program.folder / "got").exists()
 
 
 def test_text_around_a_large_value(program: Program) -> None:
