@@ -27,7 +27,7 @@ def check_outputs(reading: NativeReading) -> None:
 def _check_command(reading: NativeReading, text: Text, reported: set[tuple[int, int]]) -> None:
     """Warn of each output that a second interpreter reads; files of handlers may be shared, so each place once."""
     from resile.languages.shell.grammar import read
-    from resile.languages.shell.interpreters import HINTS, complaint
+    from resile.languages.shell.hints import HINTS, complaint
     from resile.languages.shell.lexer import Hole
 
     outputs: list[str] = []

@@ -392,7 +392,7 @@ class _ReferenceChecker:
         if hole.place == "refused":
             message = f"`{hole.source}`: no value can be put here safely: {hole.reason}"
         elif hole.second:
-            from resile.languages.shell.interpreters import complaint
+            from resile.languages.shell.hints import complaint
 
             message = f"`{hole.source}`: {complaint(hole.second)}"
         else:
@@ -403,7 +403,7 @@ class _ReferenceChecker:
         if hole.place == "refused":
             self.report.error("shell-place", message, place)
         else:
-            from resile.languages.shell.interpreters import HINTS
+            from resile.languages.shell.hints import HINTS
 
             hint = HINTS[hole.second].replace("${…}", hole.source)
             self.report.warning("second-shell", message, place, hint=hint)

@@ -25,7 +25,8 @@ from resile.languages.shell.flow import (
     variables_in,
     variables_in_document,
 )
-from resile.languages.shell.interpreters import COMPUTED, code_words, is_suspect, reader_of_input, runs_files
+from resile.languages.shell.hints import COMPUTED
+from resile.languages.shell.interpreters import code_words, is_suspect, reader_of_input, runs_files
 from resile.languages.shell.rules import ASSIGNMENT, SUSPECTS, Rules, Shell, Verdict, Word, without_quotes
 
 _PRINTERS = frozenset(("echo", "printf", "print"))

@@ -12,68 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-COMPUTED = "computed"
-HINTS = {
-    "eval": "keep the code in single quotes: x=${…}; eval '… \"$x\" …'",
-    "sh -c": "pass it as an argument: sh -c '… \"$1\"' sh ${…}",
-    "sh": "pass it as an argument, and quote the code: sh -s -- ${…} <<'EOF', with \"$1\" in it",
-    "su -c": "pass it as an argument: su -c '… \"$1\"' -- USER sh ${…}",
-    "env -S": "pass it as an argument of its own: env -S 'COMMAND …' ${…}",
-    "xargs sh -c": "pass it as an argument: xargs -I{} sh -c '… \"$1\"' sh {}",
-    "functions": 'write a function that has "$x"',
-    "flock -c": "pass it as an argument: flock FILE sh -c '… \"$1\"' sh ${…}",
-    "script -c": "pass it as an environment variable: export X=${…}; script -c '… \"$X\"'",
-    "watch": "let it run the words as they are: watch -x COMMAND ${…}",
-    "parallel": "pass it as an environment variable: export X=${…}; parallel '… \"$X\" …'",
-    "ssh": "pass it on standard input: printf '%s\\n' ${…} | ssh HOST 'read -r x; … \"$x\"'",
-    "source": 'set a variable first: x=${…}, and write "$x" in quoted code',
-    "python -c": "pass it as an argument: python3 -c '… sys.argv[1] …' ${…}",
-    "python": "pass it as an argument, and quote the code: python3 - ${…} <<'EOF', with sys.argv[1] in it",
-    "perl -e": "pass it as an environment variable: X=${…} perl -e '… $ENV{X} …'",
-    "ruby -e": "pass it as an argument: ruby -e '… ARGV[0] …' -- ${…}",
-    "node -e": "pass it as an argument: node -e '… process.argv[1] …' -- ${…}",
-    "php -r": "pass it as an argument: php -r '… $argv[1] …' -- ${…}",
-    "awk": "pass it as an environment variable: X=${…} awk '… ENVIRON[\"X\"] …'",
-    "sed": "pass it to another program as an environment variable: X=${…} awk '{gsub(/…/, ENVIRON[\"X\"])} 1'",
-    COMPUTED: "write its name: NAME ${…}",
-    "trap": "let the trap expand the variable when it runs: trap '… \"$x\"' EXIT",
-    "alias": 'write a function that has "$x" in place of the alias',
-    "PS4": "let the shell expand the variable when it prints: PS4='$x '",
-    "BASH_ENV": "let bash expand the variable when it starts: export X=${…} and BASH_ENV='$X'",
-    "ENV": "let the shell expand the variable when it starts: export X=${…} and ENV='$X'",
-    "compgen": "let bash expand the variable: compgen -W '$x'",
-    "mapfile": "write a function and name it",
-    "list": 'write declare -a x=("$y")',
-    ">&": 'write > "$x" 2>&1',
-}
-"""How to write each of them so that the value stays a value."""
+from resile.languages.shell.interpreter_table import NAMED_NEXT, PROGRAMS, SHELLS, WRAPPERS, Program
 
-_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "mksh", "ksh", "ash", "fish", "tcsh", "csh"))
-# The option behind which code stands, and the name of that form. A shell's options end with the code: `-ec CODE`.
-_BY_OPTION = {
-    "perl": ("perl -e", r"-[A-Za-z0-9.]*[eE]"),
-    "ruby": ("ruby -e", r"-[A-Za-z0-9.]*e"),
-    "node": ("node -e", r"-p?e|-p|--eval|--print"),
-    "nodejs": ("node -e", r"-p?e|-p|--eval|--print"),
-    "php": ("php -r", r"-r"),
-    "su": ("su -c", r"-c|--command"),
-    "runuser": ("su -c", r"-c|--command"),
-    "sg": ("su -c", r"-c"),
-    "flock": ("flock -c", r"-c|--command"),
-    "script": ("script -c", r"-[a-z]*c|--command"),
-}
 _SPLITS = r"-[A-Za-z0-9]*S|--split-string"
-_SCRIPTED = frozenset(("perl", "ruby", "node", "nodejs", "php"))
-_SHELL_CODE = r"-[A-Za-z]*c[A-Za-z]*"
+_SHELL_CODE = r"-[A-Za-z]*c[A-Za-z]*|--command|--init-command"
 _PYTHON_CODE = r"-[A-Za-z]*c"
 _AWKS = frozenset(("awk", "gawk", "mawk", "nawk"))
 _SEDS = frozenset(("sed", "gsed"))
-_WRAPPERS = frozenset(
-    ("sudo", "doas", "env", "nohup", "timeout", "nice", "ionice", "setsid", "stdbuf", "time", "xargs", "exec",
-     "command", "builtin", "chroot", "busybox", "docker", "podman", "kubectl", "chronic", "unbuffer", "flock",
-     "find", "ssh")
-)  # fmt: skip
+_AWK_CODE = r"-[eE]|--source"
+_AWK_FILE = r"-[A-Za-z]*f|--file|--exec"
+_SED_FILE = r"-[A-Za-z]*f|--file"
 _TAKES_WORD = {
+    **{name: program.takes for name, program in PROGRAMS.items()},
     "sh": frozenset(("-o", "+o", "-O", "+O", "--rcfile", "--init-file")),
     "awk": frozenset(("-F", "-v", "-i", "-l", "--assign", "--field-separator")),
     "sed": frozenset(("-l", "--line-length")),
@@ -84,32 +34,13 @@ _TAKES_WORD = {
     "python": frozenset(("-m", "-W", "-X", "-I", "-r", "--require", "-d")),
 }
 _STANDARD_INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_CALLBACK = r"-[a-z]*C"
+_MAPS = ("mapfile", "readarray")
+_ARGUMENTS = (":::", "::::", ":::+", "::::+")
 SUSPECTS = frozenset(
-    (
-        "eval",
-        "source",
-        ".",
-        "watch",
-        "parallel",
-        "ssh",
-        "python",
-        "at",
-        "batch",
-        "env",
-        "xargs",
-        *_BY_OPTION,
-        *_AWKS,
-        *_SEDS,
-    )
+    ("eval", "source", ".", "watch", "at", "batch", "env", "xargs", *_MAPS, *SHELLS, *PROGRAMS, *_AWKS, *_SEDS)
 )
 """Words without which no second interpreter is in a command; so are shells and Pythons."""
-
-
-def complaint(form: str) -> str:
-    """What is wrong with a value that is read in this form."""
-    if form == COMPUTED:
-        return "the name of the command is computed, so it may read the value as code"
-    return f"`{form}` reads the value a second time, as code"
 
 
 def is_suspect(word: str) -> bool:
@@ -122,28 +53,69 @@ def code_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
     for number, word in enumerate(words):
         name = word.rpartition("/")[2]
         rest = range(number + 1, len(words))
-        if name in _SHELLS:
-            yield from _behind_option(words, rest, "sh -c", _SHELL_CODE, "sh")
+        if name in SHELLS:
+            yield from _behind_option(words, rest, "fish -c" if name == "fish" else "sh -c", _SHELL_CODE, "sh")
         elif _is_python(name):
             yield from _behind_option(words, rest, "python -c", _PYTHON_CODE, "python")
-        elif name in _BY_OPTION:
-            ends = "python" if name in _SCRIPTED else ""
-            yield from _behind_option(words, rest, *_BY_OPTION[name], ends)
         elif name == "env":
             yield from _behind_option(words, rest, "env -S", _SPLITS, "env")
-        elif not is_suspect(name) or not _is_command(words, number):
-            continue
-        elif name in _AWKS and not any(words[at].startswith(("-f", "--file")) for at in rest):
+        elif is_suspect(name) and _is_command(words, number):
+            if name in PROGRAMS:
+                yield from _program_words(words, rest, name, PROGRAMS[name])
+            yield from _own_words(words, rest, name)
+
+
+def _own_words(words: Sequence[str], rest: range, name: str) -> Iterator[tuple[int, str]]:
+    """The code in the words of a program that reads them in a way of its own."""
+    if name in _AWKS:
+        yield from _behind_option(words, rest, "awk", _AWK_CODE)
+        if not any(re.match(f"{_AWK_FILE}|{_AWK_CODE}", words[at]) for at in rest):
             yield from ((at, "awk") for at in _operands(words, rest, "awk")[:1])
-        elif name in _SEDS:
-            yield from _sed_words(words, rest)
-        elif name == "eval":
-            yield from ((at, "eval") for at in rest)
-        elif name == "ssh":
-            yield from ((at, "ssh") for at in _operands(words, rest, "ssh")[1:])
-        elif name in ("watch", "parallel") and not {"-x", "--exec", "-q"}.intersection(words):
-            end = words.index(":::") if ":::" in words else len(words)
-            yield from ((at, name) for at in _operands(words, rest, "watch") if at < end)
+    elif name in _SEDS:
+        yield from _sed_words(words, rest)
+    elif name == "eval":
+        yield from ((at, "eval") for at in rest)
+    elif name == "ssh":
+        yield from ((at, "ssh") for at in _operands(words, rest, "ssh")[1:])
+    elif name == "parallel":
+        yield from _parallel_words(words, rest)
+    elif name == "watch" and not {"-x", "--exec"}.intersection(words):
+        yield from ((at, name) for at in _operands(words, rest, "watch"))
+
+
+def _program_words(words: Sequence[str], rest: range, name: str, program: Program) -> Iterator[tuple[int, str]]:
+    """The code in the words of a program of the table."""
+    for row in program.rows:
+        operands = _operands(words, rest, name) if row.commands or row.operands >= 0 else []
+        command = max(row.operands - 1, 0)
+        if row.commands and (len(operands) <= command or words[operands[command]] not in row.commands):
+            continue
+        if row.operands >= 0:
+            yield from ((at, row.form) for at in operands[row.operands :])
+        for at, form in _behind_option(words, rest, row.form, row.option, name, program) if row.option else ():
+            if re.search(row.only, words[at]):
+                yield from ((end, form) for end in (range(at, rest.stop) if row.is_rest else (at,)))
+
+
+def _parallel_words(words: Sequence[str], rest: range) -> Iterator[tuple[int, str]]:
+    """The command of `parallel`; where it has none, its arguments are commands."""
+    command, end = _parallel_command(words, rest)
+    if not {"-q", "--quote"}.intersection(words):
+        yield from ((at, "parallel") for at in command)
+    if _appends_code([words[at] for at in command]):
+        yield from ((at, "parallel") for at in range(end, rest.stop))
+
+
+def _parallel_command(words: Sequence[str], rest: range) -> tuple[range, int]:
+    """The words of the command of `parallel`, and where its arguments begin."""
+    end = next((at for at in rest if words[at] in _ARGUMENTS), rest.stop)
+    operands = _operands(words, range(rest.start, end), "parallel")
+    return range(operands[0] if operands else end, end), end
+
+
+def _appends_code(command: Sequence[str]) -> bool:
+    """Does a command read a word behind its own words as code, or is that word a command of its own?"""
+    return not command or len(command) in (at for at, _ in code_words([*command, ""]))
 
 
 def reader_of_input(words: Sequence[str]) -> str:
@@ -155,18 +127,56 @@ def reader_of_input(words: Sequence[str]) -> str:
         rest = range(number + 1, len(words))
         if name == "xargs":
             return "xargs sh -c" if _puts_input_into_code(words, rest) else ""
-        if name in _SHELLS:
+        if name in SHELLS:
             return "sh" if _reads_input(words, rest, "sh", _SHELL_CODE) else ""
         if _is_python(name):
             return "python" if _reads_input(words, rest, "python", _PYTHON_CODE) else ""
-        if name in ("source", ".") and _reads_input(words, rest, "sh", _SHELL_CODE):
-            return "source"
-        if name == "ssh":
-            command = [words[at] for at in _operands(words, rest, "ssh")[1:]]
-            return "ssh" if not command or reader_of_input(" ".join(command).split()) else ""
-        if name in ("at", "batch"):
-            return "sh"
+        if found := _own_reader(words, rest, name):
+            return found
+        if name in PROGRAMS and PROGRAMS[name].reads:
+            return _program_reader(words, rest, name, PROGRAMS[name])
     return ""
+
+
+def _own_reader(words: Sequence[str], rest: range, name: str) -> str:
+    """The form in which a program with rules of its own reads its standard input as code."""
+    if name in ("source", ".") and _reads_input(words, rest, "sh", _SHELL_CODE):
+        return "source"
+    if name == "ssh":
+        far = [words[at] for at in _operands(words, rest, "ssh")[1:]]
+        return "ssh" if not far or reader_of_input(" ".join(far).split()) else ""
+    if name in ("at", "batch"):
+        return "sh"
+    if name in _AWKS:
+        return "awk" if _has_file(words, rest, _AWK_FILE) else ""
+    if name in _SEDS:
+        return "sed" if _has_file(words, rest, _SED_FILE) and "--sandbox" not in words else ""
+    if name == "parallel":
+        command, end = _parallel_command(words, rest)
+        return name if end == rest.stop and _appends_code([words[at] for at in command]) else ""
+    if name in _MAPS:
+        called = [words[at].rpartition("C")[2].split() for at, _ in _behind_option(words, rest, name, _CALLBACK)]
+        return "mapfile" if any(call[:1] == ["let"] or _appends_code([*call, "0"]) for call in called) else ""
+    return ""
+
+
+def _program_reader(words: Sequence[str], rest: range, name: str, program: Program) -> str:
+    """The form in which a program of the table reads its standard input as code."""
+    if any(True for _ in _program_words(words, rest, name, program)):
+        return ""
+    operands = _operands(words, rest, name)
+    if program.file and any(re.fullmatch(program.file, words[at].partition("=")[0]) for at in rest):
+        return program.reads if _has_file(words, rest, program.file) else ""
+    is_named = any(words[at] in ("-", *_STANDARD_INPUT) for at in rest)
+    if program.needs_dash or (program.has_script and operands):
+        return program.reads if is_named and (not operands or words[operands[0]] in ("-", *_STANDARD_INPUT)) else ""
+    return program.reads
+
+
+def _has_file(words: Sequence[str], rest: range, option: str) -> bool:
+    """Does an option name the standard input as the file with the code?"""
+    found = [words[at].rpartition("=")[2] for at, _ in _behind_option(words, rest, "file", option)]
+    return any(re.sub(r"^-[A-Za-z]*f(?=[-/])", "", word) in ("-", *_STANDARD_INPUT) for word in found)
 
 
 def _puts_input_into_code(words: Sequence[str], rest: range) -> bool:
@@ -180,15 +190,14 @@ def _puts_input_into_code(words: Sequence[str], rest: range) -> bool:
         if found is not None:
             mark = found[1] or found[2] or (words[at + 1] if words[at].endswith("I") else "{}")
     command = list(words[operands[0] :])
-    code = [at for at, _ in code_words(command if mark else [*command, ""])]
-    return any(mark in command[at] for at in code) if mark else len(command) in code
+    return any(mark in command[at] for at, _ in code_words(command)) if mark else _appends_code(command)
 
 
 def runs_files(words: Sequence[str]) -> str:
     """The form in which a command runs the file that it is given: a shell, or `source`; empty if it does not."""
     for number, word in enumerate(words):
         name = word.rpartition("/")[2]
-        if _is_command(words, number) and (name in ("source", ".") or name in _SHELLS):
+        if _is_command(words, number) and (name in ("source", ".") or name in SHELLS):
             return "source" if name in ("source", ".") else "sh -c"
     return ""
 
@@ -199,17 +208,20 @@ def _is_python(name: str) -> bool:
 
 def _is_command(words: Sequence[str], number: int) -> bool:
     """Is this word run as a command: the first one, or one behind `sudo`, `env` and the like?"""
-    return number == 0 or words[0].rpartition("/")[2] in _WRAPPERS or words[number - 1] == "--"
+    if number == 0 or words[number - 1] == "--":
+        return True
+    return words[0].rpartition("/")[2] in WRAPPERS and words[number - 1] not in NAMED_NEXT
 
 
 def _behind_option(
-    words: Sequence[str], rest: range, form: str, option: str, ends: str = ""
+    words: Sequence[str], rest: range, form: str, option: str, kind: str = "", program: Program | None = None
 ) -> Iterator[tuple[int, str]]:
     """The word behind each option that announces code, or the option itself if the code is glued to it.
 
-    Options of the kind `ends` end at the first operand: it is a script, and what follows are its arguments.
+    Options of this kind end at the first operand: it is a script, and what follows are its arguments.
     """
     skips = False
+    ends = "" if program and not program.has_script else kind
     for at in rest:
         word = words[at]
         if skips or word[:1] not in ("-", "+") or word == "-":
@@ -228,7 +240,7 @@ def _behind_option(
         elif re.match(option, word) and (not word.startswith("--") or re.fullmatch(option, word.partition("=")[0])):
             yield at, form
         else:
-            skips = word in _TAKES_WORD[ends] if ends else False
+            skips = word in _TAKES_WORD[kind] if kind else False
 
 
 def _operands(words: Sequence[str], rest: range, kind: str) -> list[int]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from resile.languages.references import ValueRefused
-from resile.languages.shell.interpreters import HINTS
+from resile.languages.shell.hints import HINTS
 from tests.languages.shell.fuzz.contexts import PRODUCT, Context
 from tests.languages.shell.fuzz.contexts_evaluated import EVALUATED
 from tests.languages.shell.fuzz.contexts_flow import FLOW
+from tests.languages.shell.fuzz.contexts_programs import PROGRAMS
 from tests.languages.shell.fuzz.contexts_second import SECOND
 from tests.languages.shell.fuzz.contexts_words import WORDS
 from tests.languages.shell.fuzz.payloads import PAYLOADS
 from tests.languages.shell.fuzz.run import Case, Outcome, cases, holes, outcomes, render
 
-CONTEXTS: tuple[Context, ...] = (*PRODUCT, *WORDS, *EVALUATED, *FLOW, *SECOND)
+CONTEXTS: tuple[Context, ...] = (*PRODUCT, *WORDS, *EVALUATED, *FLOW, *SECOND, *PROGRAMS)
 
 
 def offences(shell: str, values: Sequence[str] = PAYLOADS) -> tuple[int, list[str]]:
