@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.languages.shell.computed import Names, is_brace_list, is_computed
+from resile.languages.shell.computed import Names, expand_braces, is_computed
 from resile.languages.shell.flow import (
     INPUT,
     Flow,
@@ -39,7 +39,7 @@ _INDEX = Verdict("index")
 # A command whose name is computed, and expansions that read a variable's value again.
 _EXPANDED = re.compile(
     r"(?:^|[;&|{}\n(`]|\b(?:then|do|else|if|elif|while|until|exec|command|time)\s)"
-    r"\s*(?:[\"]?[$`]|\{[^\s,{}]*,)|\$\{!|@P\}|\$\{\("
+    r"\s*(?:[\"]?[$`]|\{[^\s,{}]*,)|\$\{!|@P\}|\$\{\(|[^\s${]\{[^\s{}]*(?:,|\.\.)"
 )
 _NO_QUOTES = str.maketrans("()<>`", "     ", "\\'\"")
 _SEPARATORS = str.maketrans("/=;&|{}", "       ")
@@ -117,7 +117,7 @@ class Judge:
         text = self.text
         spans = zip(simple.starts, simple.ends, simple.redirects, strict=True)
         words = [Word(without_quotes(text[start:end]), start, end, redirect) for start, end, redirect in spans]
-        return Rules(words, self.shell)
+        return Rules(expand_braces(words, text) if "{" in text else words, self.shell)
 
     def close_document(self, simple: Simple, values: list[tuple[int, int]], body: tuple[int, int]) -> None:
         """Judge the values in a here-document of a command; `body` is where the shell expands variables in it."""
@@ -173,8 +173,9 @@ class Judge:
                 self._find_code(simple, resolved, resolved.texts[resolved.first :])
                 self._find_reader(simple, resolved, resolved.texts[resolved.first :])
             if not known:
+                others = (*rules.words[rules.first + 1 :], *rules.redirects)
                 for at, piece in simple.values:
-                    if at >= rules.words[rules.first].end or is_brace_list(rules.command):
+                    if any(word.start <= at < word.end for word in others):
                         self._mark(piece, COMPUTED)
 
     def _judge_flow(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.languages.shell.fuzz.contexts import ARRAYS, SHELLS, held, judged, plain, refused, second
 
+_LISTS = ("bash", "ksh", "zsh", "bash as sh")
 _INTEGERS = ("bash", "zsh")
 _SAFE_EVAL = "x=${v}; eval 'echo \"$x\"'"
 
@@ -126,4 +127,21 @@ COMPUTED = (
     plain("e=p; $e ${v}", SHELLS),
     held("$HOME/bin/tool ${v}"),
 )
-FLOW = (*READ, *PRINTED, *POSITIONAL, *NAMES, *INDICES, *CODE, *COMPUTED)
+BRACES = (
+    second("ev{a,}l ${v}", _SAFE_EVAL, "eval '", _LISTS),
+    second("if true; then e{v,x}al ${v}; fi", _SAFE_EVAL, "eval '", _LISTS),
+    second("{eval,x} ${v}", _SAFE_EVAL, "eval '", _LISTS),
+    second("{sh,-c,${v}}", "{sh,-c} 'echo \"$1\"' sh ${v}", "sh -c '", _LISTS),
+    second("env {sh,-c} ${v}", "env {sh,-c} 'echo \"$1\"' sh ${v}", "sh -c '", _LISTS),
+    second("sh {-c,${v}}", "sh {-c,'echo \"$1\"'} sh ${v}", "sh -c '", _LISTS),
+    second("sh -{c,e} ${v}", "sh -{c,e} 'echo \"$1\"' sh ${v}", "sh -c '", _LISTS),
+    second("sh -{e..c} ${v}", "sh -c 'echo \"$1\"' sh ${v}", "sh -c '", ("bash",)),
+    second('x=${v}; sh {-c,"$x"}', "sh {-c,'echo \"$1\"'} sh ${v}", "sh -c '", _LISTS),
+    second("echo ${v} | {bash,-s}", "echo 'echo \"$1\"' | {bash,-s} -- ${v}", "sh -s -- ", _LISTS),
+    judged("let {n=1,m=${v}}; p $m", output="<5>", shells=_LISTS),
+    held("cp ${v}{,.bak}", _LISTS),
+    held("awk '{print $1, $2}' ${v}"),
+    held("./{a,b}.sh ${v}", _LISTS),
+    plain('p "{eval,x}"${v}', SHELLS, before="{eval,x}"),
+)
+FLOW = (*READ, *PRINTED, *POSITIONAL, *NAMES, *INDICES, *CODE, *COMPUTED, *BRACES)
