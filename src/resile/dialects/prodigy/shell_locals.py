@@ -19,10 +19,10 @@ from operator import itemgetter
 
 from msgspec import Struct
 
-from resile.languages.shell.commands import Simple
 from resile.languages.shell.grammar import Command, Lexer
 from resile.languages.shell.lexer import Unclear
 from resile.languages.shell.quoting import SHELLS
+from resile.languages.shell.simple import Simple
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")

@@ -1,10 +1,8 @@
 """Judges the commands of a text, each once it is read whole: the values in its words, and what it feeds to others.
 
-Simple   one command: its words, its values, the command before it in a pipeline
-Judge    all commands of a text; sets the form of each value, and the second interpreter that reads it
-
-When all commands are read, flow.py says which values reach a place that is evaluated through variables, and computed.py
-which command a computed name stands for.
+`Judge` sets the form of each value of a text, and the second interpreter that reads it. When all commands are read,
+computed.py says which command a computed name stands for, streams.py who reads the output of whom, and flow.py which
+values reach a place that is evaluated through variables.
 """
 
 from __future__ import annotations
@@ -25,9 +23,11 @@ from resile.languages.shell.flow import (
     variables_in,
     variables_in_document,
 )
-from resile.languages.shell.hints import COMPUTED
+from resile.languages.shell.hints import COMPUTED, FILE
 from resile.languages.shell.interpreters import code_words, is_suspect, reader_of_input, runs_files
 from resile.languages.shell.rules import ASSIGNMENT, SUSPECTS, Rules, Shell, Verdict, Word, without_quotes
+from resile.languages.shell.simple import Simple
+from resile.languages.shell.streams import Streams
 
 _PRINTERS = frozenset(("echo", "printf", "print"))
 _VARIABLE = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z_][A-Za-z0-9_]*")
@@ -43,38 +43,6 @@ _EXPANDED = re.compile(
 )
 _NO_QUOTES = str.maketrans("()<>`", "     ", "\\'\"")
 _SEPARATORS = str.maketrans("/=;&|{}", "       ")
-
-
-class Simple:
-    """A command of words: where each word is, the values in them, and the command before it in its pipeline."""
-
-    def __init__(self, before: Simple | None = None) -> None:
-        self.starts: list[int] = []
-        self.ends: list[int] = []
-        self.redirects: list[str] = []
-        self.values: list[tuple[int, int]] = []
-        self.elements: list[tuple[int, int]] = []
-        self.before = before
-        self.has_document = False
-        self.documents: list[tuple[int, int]] = []
-        self.bodies: list[tuple[int, int]] = []
-        # The commands inside the compound command that ends here.
-        self.group: list[Simple] = []
-        self.second = ""
-
-    def begin_word(self, at: int, redirect: str) -> None:
-        """Begin a word, which may be the target of a redirection."""
-        self.starts.append(at)
-        self.ends.append(at)
-        self.redirects.append(redirect)
-
-    def drop_number(self, text: str, at: int) -> str:
-        """Drop the number of a descriptor, as in `2>`, that was read as a word up to `at`; return it."""
-        if not self.ends or self.ends[-1] != at or not text[self.starts[-1] : at].isdigit():
-            return ""
-        self.ends.pop()
-        self.redirects.pop()
-        return text[self.starts.pop() : at]
 
 
 class Judge:
@@ -110,7 +78,6 @@ class Judge:
         texts = rules.texts[rules.first :]
         if any(is_suspect(text.rpartition("/")[2]) for text in texts):
             self._find_code(simple, rules, texts)
-            self._find_reader(simple, rules, texts)
 
     def _rules(self, simple: Simple) -> Rules:
         """The rules for the words of a command."""
@@ -138,6 +105,7 @@ class Judge:
             return
         every = [self._rules(simple) for simple in self.commands]
         self._judge_computed(every)
+        self._judge_streams(every)
         counted: set[str] = set()
         keyed: set[str] = set()
         looked_up = names_looked_up(text)
@@ -161,22 +129,46 @@ class Judge:
     def _judge_computed(self, every: list[Rules]) -> None:
         """Judge the commands whose name is computed as those which the text says they are; warn of all others."""
         names = Names(every)
-        for number, simple in enumerate(self.commands):
-            rules = every[number]
+        for simple, rules in list(zip(self.commands, every, strict=True)):
             if not is_computed(rules.command):
                 continue
             known = names.words_for(rules.command)
             for words in known:
-                every[number] = resolved = rules.with_command(words)
-                for at, piece in simple.values:
-                    self._judge_value(at, piece, resolved)
-                self._find_code(simple, resolved, resolved.texts[resolved.first :])
-                self._find_reader(simple, resolved, resolved.texts[resolved.first :])
+                self._judge_again(simple, rules.with_command(words), every)
             if not known:
                 others = (*rules.words[rules.first + 1 :], *rules.redirects)
                 for at, piece in simple.values:
                     if any(word.start <= at < word.end for word in others):
                         self._mark(piece, COMPUTED)
+
+    def _judge_streams(self, every: list[Rules]) -> None:
+        """Judge the values that get to an interpreter through groups, functions, descriptors and files."""
+        for simple, rules in list(Streams(self.text, self.commands, every).runners()):
+            self._judge_again(simple, rules, every)
+        streams = Streams(self.text, self.commands, every)
+        for simple, form in streams.readers():
+            for host in streams.inputs(simple):
+                self._mark_redirects(host, streams.rules[id(host)], form)
+                host.second = host.second or form
+            for printer in streams.printers(simple):
+                self._mark_output(printer, form)
+        for script in streams.scripts():
+            for printer in streams.writers(script):
+                self._mark_output(printer, FILE)
+        for rules in every:
+            texts = rules.texts[rules.first :]
+            if form := runs_files(texts) if any("<(" in text for text in texts) else "":
+                for word in rules.words:
+                    for printer in streams.commands_in(word) if "<(" in word.text else ():
+                        self._mark_output(printer, form)
+
+    def _judge_again(self, simple: Simple, rules: Rules, every: list[Rules]) -> None:
+        """Judge a command as the one that it turns out to be."""
+        self.commands.append(simple)
+        every.append(rules)
+        for at, piece in simple.values:
+            self._judge_value(at, piece, rules)
+        self._find_code(simple, rules, rules.texts[rules.first :])
 
     def _judge_flow(
         self, every: list[Rules], counted: set[str], stretches: list[tuple[int, int]], keyed: set[str]
@@ -306,25 +298,23 @@ class Judge:
                 if any("<(" in word.text and word.start <= at < word.end for word in words):
                     self._mark(piece, form)
 
-    def _find_reader(self, simple: Simple, rules: Rules, texts: list[str]) -> None:
-        """Find out whether a command reads its standard input as code, and mark the values in it."""
-        simple.second = reader_of_input(texts)
-        if simple.second:
-            self._mark_input(simple, rules, simple.second)
-
-    def _mark_input(self, simple: Simple, rules: Rules, form: str) -> None:
-        """Mark the values in the standard input of an interpreter: what is piped to it, and a here-string."""
+    def _mark_redirects(self, simple: Simple, rules: Rules, form: str) -> None:
+        """Mark the values in a here-string, a here-document, or a command whose output is redirected into this one."""
         for word in rules.redirects:
-            if word.redirect in ("<<<", "<"):
-                values = simple.values if word.redirect == "<<<" else self.printed
-                for at, piece in values:
+            redirect = word.redirect.lstrip("0123456789")
+            if redirect in ("<<<", "<"):
+                for at, piece in simple.values if redirect == "<<<" else self.printed:
                     if word.start <= at < word.end:
                         self._mark(piece, form)
-        for before in _before(simple):
-            before.second = form
-            for at, piece in (*self.printed, *before.documents):
-                if (at, piece) in before.values or (at, piece) in before.documents:
-                    self._mark(piece, form)
+        for _, piece in simple.documents:
+            self._mark(piece, form)
+
+    def _mark_output(self, simple: Simple, form: str) -> None:
+        """Mark the values that a command prints for an interpreter."""
+        simple.second = simple.second or form
+        for at, piece in (*self.printed, *simple.documents):
+            if (at, piece) in simple.values or (at, piece) in simple.documents:
+                self._mark(piece, form)
 
     def _mark(self, piece: int, form: str) -> None:
         if form and not self.pieces[piece].second:
@@ -337,15 +327,6 @@ class Judge:
             self.pieces[piece] = replace(self.pieces[piece], place="refused", reason=reason)
         elif verdict.form:
             self.pieces[piece] = replace(self.pieces[piece], form=verdict.form)
-
-
-def _before(simple: Simple) -> Iterator[Simple]:
-    """The commands whose output a command may read."""
-    before = simple.before
-    while before is not None:
-        yield before
-        yield from before.group
-        before = before.before
 
 
 def has_suspect(text: str) -> bool:

@@ -15,9 +15,10 @@ from bisect import bisect_left
 from functools import lru_cache
 
 from resile.languages.references import TEMPLATES_KEPT, names
-from resile.languages.shell.commands import Judge, Simple
+from resile.languages.shell.commands import Judge
 from resile.languages.shell.lexer import BodyEnd, BodyStart, Piece, Unclear, WordReader
 from resile.languages.shell.rules import Shell, shell_of
+from resile.languages.shell.simple import Simple
 
 NESTING_MAX = 40
 _WORD_RUN = re.compile(r"""[^\s\\'"`$#<>()|&;]+""")
@@ -161,7 +162,8 @@ class Command:
             elif word == "]]" and top == "[[":
                 self.frames.pop()
             opens = self.command_starts and word in _OPENERS
-            if self.command_starts and word in _GROUPS:
+            begins_body = word == "{" and self.command_word == "function"
+            if word in _GROUPS and (self.command_starts or begins_body):
                 self._group(_GROUPS[word])
         self.word_starts = False
         self.command_starts = opens

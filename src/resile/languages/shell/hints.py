@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 COMPUTED = "computed"
+FILE = "file"
 HINTS = {
     "eval": "keep the code in single quotes: x=${…}; eval '… \"$x\" …'",
     "sh -c": "pass it as an argument: sh -c '… \"$1\"' sh ${…}",
@@ -43,7 +44,7 @@ HINTS = {
     "tar": 'pass it as an environment variable: export X=${…}, and write "$X" in quoted code',
     "ssh -o": 'pass it as an environment variable: export X=${…}, and write "$X" in quoted code',
     "tmux": 'pass it as a variable of the session: tmux set-environment X ${…}, and write "$X" in quoted code',
-    "file": 'quote the code of the file, and pass the value as an argument: sh FILE ${…}, with "$1" in it',
+    FILE: "quote the code of the file (<<'EOF'), and pass the value as an argument: sh FILE ${…}, with \"$1\" in it",
     "PS1": "let the shell expand the variable when it prints: export X=${…}; PS1='$X '",
     "qualifier": "put the value into a pattern without parentheses",
     "width": "use a number: ${(l:5:)x}",
@@ -65,4 +66,6 @@ def complaint(form: str) -> str:
     """What is wrong with a value that is read in this form."""
     if form == COMPUTED:
         return "the name of the command is computed, so it may read the value as code"
+    if form == FILE:
+        return "it gets into a file that is run, which reads the value as code"
     return f"`{form}` reads the value a second time, as code"

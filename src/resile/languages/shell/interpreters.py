@@ -202,6 +202,25 @@ def runs_files(words: Sequence[str]) -> str:
     return ""
 
 
+def script_files(words: Sequence[str]) -> Iterator[str]:
+    """The files that a command runs: itself, if it has a folder, and the script of an interpreter."""
+    for number, word in enumerate(words):
+        if not _is_command(words, number):
+            continue
+        name = word.rpartition("/")[2]
+        rest = range(number + 1, len(words))
+        program = PROGRAMS.get(name)
+        if "/" in word:
+            yield word
+        file = _AWK_FILE if name in _AWKS else _SED_FILE if name in _SEDS else program.file if program else ""
+        if file:
+            yield from (words[at].rpartition("=")[2] for at, _ in _behind_option(words, rest, "file", file))
+        is_script = name in SHELLS or name in ("source", ".") or _is_python(name)
+        kind = "python" if _is_python(name) else name if program else "sh"
+        if is_script or (program and program.has_script):
+            yield from (words[at] for at in _operands(words, rest, kind)[:1])
+
+
 def _is_python(name: str) -> bool:
     return name.rstrip("0123456789.") in ("python", "pypy")
 

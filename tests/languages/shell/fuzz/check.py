@@ -11,11 +11,12 @@ from tests.languages.shell.fuzz.contexts_evaluated import EVALUATED
 from tests.languages.shell.fuzz.contexts_flow import FLOW
 from tests.languages.shell.fuzz.contexts_programs import PROGRAMS
 from tests.languages.shell.fuzz.contexts_second import SECOND
+from tests.languages.shell.fuzz.contexts_streams import STREAMS
 from tests.languages.shell.fuzz.contexts_words import WORDS
 from tests.languages.shell.fuzz.payloads import PAYLOADS
 from tests.languages.shell.fuzz.run import Case, Outcome, cases, holes, outcomes, render
 
-CONTEXTS: tuple[Context, ...] = (*PRODUCT, *WORDS, *EVALUATED, *FLOW, *SECOND, *PROGRAMS)
+CONTEXTS: tuple[Context, ...] = (*PRODUCT, *WORDS, *EVALUATED, *FLOW, *SECOND, *PROGRAMS, *STREAMS)
 
 
 def offences(shell: str, values: Sequence[str] = PAYLOADS) -> tuple[int, list[str]]:
