@@ -17,15 +17,20 @@ from resile.languages.shell.computed import Names, expand_braces, is_computed
 from resile.languages.shell.flow import (
     INPUT,
     Flow,
+    is_printed_as_prompt,
     names_counted,
+    names_in_prompts,
     names_looked_up,
     names_repeated,
+    prompts_of,
+    substitutes,
     variables_in,
     variables_in_document,
+    widths,
 )
 from resile.languages.shell.hints import COMPUTED, FILE
 from resile.languages.shell.interpreters import code_words, is_suspect, reader_of_input, runs_files
-from resile.languages.shell.rules import ASSIGNMENT, SUSPECTS, Rules, Shell, Verdict, Word, without_quotes
+from resile.languages.shell.rules import ASSIGNMENT, BY_HAND, SUSPECTS, Rules, Shell, Verdict, Word, without_quotes
 from resile.languages.shell.simple import Simple
 from resile.languages.shell.streams import Streams
 
@@ -58,6 +63,7 @@ class Judge:
         self.printed: list[tuple[int, int]] = []
         self.places: dict[int, int] = {}
         self.fed: list[int] = []
+        self.qualifiers: list[tuple[int, int]] = []
 
     def close(self, simple: Simple) -> None:
         """Judge a command whose words are complete."""
@@ -100,7 +106,7 @@ class Judge:
         """Judge what needs the whole text: computed names, and values that reach their place through variables."""
         text = self.text
         if not self.places or not (
-            self.arithmetic or _EXPANDED.search(text) or has_suspect(text.translate(_NO_QUOTES))
+            self.arithmetic or self.qualifiers or _EXPANDED.search(text) or has_suspect(text.translate(_NO_QUOTES))
         ):
             return
         every = [self._rules(simple) for simple in self.commands]
@@ -117,6 +123,8 @@ class Judge:
             for word in rules.words_evaluated("number"):
                 counted.update(_VARIABLE.findall(word.text))
         stretches = [(start, end) for start, end, array in self.arithmetic if array not in keyed]
+        stretches += widths(self.text, self.shell)
+        self._judge_prompts(every)
         for start, end in stretches:
             counted.update(_VARIABLE.findall(_UNCOUNTED.sub("", self.text[start:end])))
         followed = set(counted)
@@ -140,6 +148,17 @@ class Judge:
                 for at, piece in simple.values:
                     if any(word.start <= at < word.end for word in others):
                         self._mark(piece, COMPUTED)
+
+    def _judge_prompts(self, every: list[Rules]) -> None:
+        """Judge the values in prompts, and those that zsh prints like one."""
+        prompts = prompts_of(self.text, self.shell, every)
+        for name, piece in self.assigned:
+            if name in prompts:
+                self._apply(piece, Verdict(refusal=BY_HAND.get(name, BY_HAND["PS1"])))
+        if substitutes(self.text, self.shell):
+            for simple, rules in zip(self.commands, every, strict=True):
+                for _, piece in simple.values if is_printed_as_prompt(rules) else ():
+                    self._mark(piece, "print -P")
 
     def _judge_streams(self, every: list[Rules]) -> None:
         """Judge the values that get to an interpreter through groups, functions, descriptors and files."""
@@ -230,6 +249,9 @@ class Judge:
     def _names_of_code(self, every: list[Rules]) -> Iterator[tuple[str, set[str]]]:
         """The variables in words that are read as code, with the form of that code."""
         yield "eval", names_repeated(self.text)
+        yield from names_in_prompts(self.text, self.shell, every)
+        for start, end in self.qualifiers:
+            yield "qualifier", variables_in(self.text[start:end])
         for rules in every:
             for word, what in rules.words_refused():
                 yield what, variables_in(self.text[word.start : word.end])
@@ -276,7 +298,7 @@ class Judge:
             self.assigned.append((assigned[1], piece))
         elif rules.command in ("for", "select") and number > rules.first + 1:
             self.assigned.append((rules.texts[rules.first + 1], piece))
-        elif rules.command == "printf" and "-v" in rules.texts[:number]:
+        elif rules.command in ("printf", "print") and "-v" in rules.texts[:number]:
             self.assigned.append((rules.texts[rules.texts.index("-v") + 1], piece))
 
     def _judge_element(self, at: int, piece: int, rules: Rules) -> None:

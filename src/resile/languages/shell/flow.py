@@ -7,15 +7,17 @@ A value may get into a variable by an assignment, by the words of `for`, by `rea
 or a pipe, and into `$1` by `set` or by the call of a function. This is followed widely: what a command prints may be
 any value in it. So a value that may arrive in arithmetic needs only a form that can't run there (`calm`), and where it
 may arrive in code there is a warning.
+
+A prompt is code, too: `export PS1=${v}; bash -i`, and in zsh `setopt promptsubst; print -P $x`.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from resile.languages.shell.rules import ASSIGNMENT, Rules
+from resile.languages.shell.rules import ASSIGNMENT, Rules, Shell
 
 POSITIONAL = "@"
 INPUT = "<"
@@ -29,6 +31,13 @@ _PARAMETER = r"([A-Za-z_]\w*|[0-9@*])"
 # `${!a[@]}` has the indices of a list, not what they name.
 _LOOKED_UP = re.compile(rf"\$\{{!{_PARAMETER}(?!\w|\[[@*]\])|\$\{{\([A-Za-z@]*P[A-Za-z@]*\){_PARAMETER}")
 _REPEATED = re.compile(rf"\$\{{{_PARAMETER}(?:\[[^]]*\])?@P\}}|\$\{{\([A-Za-z@]*e[A-Za-z@]*\){_PARAMETER}")
+
+_PROMPTED = re.compile(rf"\$\{{\([A-Za-z@]*%%[A-Za-z@]*\){_PARAMETER}")
+_INTERACTIVE = frozenset(("PS0", "PS1", "PS2", "PROMPT_COMMAND", "PROMPT", "PROMPT2", "RPROMPT", "RPS1", "ENV"))
+_ASKED = frozenset(("PS3", "PROMPT3"))
+_SUBSTITUTES = re.compile(r"(?i)\bprompt_?subst\b")
+# `${(l:WIDTH:)x}`: zsh calculates the width.
+_WIDTH = re.compile(r"\$\{\([A-Za-z@%#]*[lr]([:./,|])(.*?)\1")
 
 Span = tuple[int, int]
 
@@ -63,7 +72,7 @@ class Flow:
             if len(texts) == 1:
                 self.given.setdefault(texts[0], set()).add(POSITIONAL)
             self.given.setdefault("REPLY", set()).add(INPUT)
-        elif rules.command == "printf" and "-v" in texts[:-1]:
+        elif rules.command in ("printf", "print") and "-v" in texts[:-1]:
             self._put_all(texts[texts.index("-v") + 1], spans)
         elif rules.command == "set" or rules.command in self.functions:
             self._put_all(POSITIONAL, spans)
@@ -143,3 +152,44 @@ def names_looked_up(text: str) -> set[str]:
 def names_repeated(text: str) -> set[str]:
     """The variables whose values are expanded again: `${x@P}`, `${(e)x}`."""
     return {_name_of(first or second) for first, second in _REPEATED.findall(text)}
+
+
+def names_prompted(text: str) -> set[str]:
+    """The variables that zsh expands like a prompt: `${(%%)x}`."""
+    return {_name_of(name) for name in _PROMPTED.findall(text)}
+
+
+def prompts_of(text: str, shell: Shell, every: Iterable[Rules]) -> frozenset[str]:
+    """The variables that a shell of this text expands as prompts."""
+    asked = _ASKED if substitutes(text, shell) else frozenset()
+    return asked | (_INTERACTIVE if any(rules.starts_interactive() for rules in every) else frozenset())
+
+
+def names_in_prompts(text: str, shell: Shell, every: list[Rules]) -> Iterator[tuple[str, set[str]]]:
+    """The variables in prompts and in what is printed like one, with the form of that code."""
+    prompts = prompts_of(text, shell, every)
+    for rules in every if prompts else ():
+        for word in rules.words:
+            assigned = ASSIGNMENT.match(word.text)
+            if assigned is not None and assigned[1] in prompts:
+                yield "PS1", variables_in(text[word.start : word.end])
+    if substitutes(text, shell):
+        yield "print -P", names_prompted(text)
+        for rules in every:
+            if is_printed_as_prompt(rules):
+                yield "print -P", {name for word in rules.words for name in variables_in(text[word.start : word.end])}
+
+
+def is_printed_as_prompt(rules: Rules) -> bool:
+    """Does this command print its words as a prompt?"""
+    return rules.command == "print" and any(re.match(r"-[a-zA-Z]*P", text) for text in rules.texts[rules.first + 1 :])
+
+
+def substitutes(text: str, shell: Shell) -> bool:
+    """Does zsh run the commands in its prompts?"""
+    return shell == "zsh" and _SUBSTITUTES.search(text) is not None
+
+
+def widths(text: str, shell: Shell) -> list[tuple[int, int]]:
+    """The stretches in flags of zsh where it calculates."""
+    return [found.span(2) for found in _WIDTH.finditer(text)] if shell == "zsh" else []

@@ -33,6 +33,7 @@ _GROUPS = {
 }
 _PREFIXES = _OPENERS | {"builtin", "command", "exec"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_QUALIFIER = re.compile(r"\(((?:\$\{[^{}]*\}|[^()|~])+)\)(?=[\s;&|)<>]|$)")
 _INDEX = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*)?\[")
 
 
@@ -258,6 +259,8 @@ class Command:
             if not self.word_starts and lexer.text[lexer.at - 1] == "=" and not self.pattern_starts:
                 self._begin_array()
                 return False
+            if self.lexer.shell == "zsh" and not (self.word_starts or self.pattern_starts or "[[" in self.frames):
+                self._qualifier()
             if not self.pattern_starts:
                 self.frames.append("(")
                 self._group(begins=True)
@@ -283,6 +286,15 @@ class Command:
         lexer.at += 1
         self._begin_command()
         return False
+
+    def _qualifier(self) -> None:
+        """Judge the parentheses that end a pattern of zsh: it runs what is behind the letter `e` in them."""
+        lexer = self.lexer
+        found = _QUALIFIER.match(lexer.text, lexer.at, self.end)
+        if found is not None:
+            lexer.judge.qualifiers.append(found.span(1))
+            if any(found.start() <= at < found.end() for at in lexer.offsets):
+                raise Unclear("zsh runs a glob qualifier, `*(…)`, as code; compare the value in a test")
 
     def _begin_array(self) -> None:
         """Begin the list of an assignment, `a=(`."""

@@ -46,8 +46,8 @@ HINTS = {
     "tmux": 'pass it as a variable of the session: tmux set-environment X ${…}, and write "$X" in quoted code',
     FILE: "quote the code of the file (<<'EOF'), and pass the value as an argument: sh FILE ${…}, with \"$1\" in it",
     "PS1": "let the shell expand the variable when it prints: export X=${…}; PS1='$X '",
-    "qualifier": "put the value into a pattern without parentheses",
-    "width": "use a number: ${(l:5:)x}",
+    "print -P": 'let zsh expand the variable itself: print -r -- "$x"',
+    "qualifier": 'compare the value in a test: for f in *; do [[ … "$x" ]] && …; done',
     COMPUTED: "write its name: NAME ${…}",
     "trap": "let the trap expand the variable when it runs: trap '… \"$x\"' EXIT",
     "alias": 'write a function that has "$x" in place of the alias',
@@ -68,4 +68,6 @@ def complaint(form: str) -> str:
         return "the name of the command is computed, so it may read the value as code"
     if form == FILE:
         return "it gets into a file that is run, which reads the value as code"
+    if form == "qualifier":
+        return "zsh runs a glob qualifier, in the parentheses of `*(…)`, as code"
     return f"`{form}` reads the value a second time, as code"

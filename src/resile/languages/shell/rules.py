@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Literal, cast
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ SUSPECTS = frozenset(
     """let declare typeset local export readonly integer float nameref unset read mapfile readarray getopts test [ [[
     printf print exit return shift break continue logout repeat wait set trap ulimit alias compgen complete PS4 ENV
     BASH_ENV BASH_ALIASES PROMPT4 RANDOM SRANDOM OPTIND SECONDS HISTCMD COLUMNS LINES HISTSIZE SAVEHIST FUNCNEST
+    PS0 PS1 PS2 PS3 PROMPT PROMPT2 PROMPT3 RPROMPT RPS1 PROMPT_COMMAND
     SHLVL UID EUID GID EGID MAILCHECK TMOUT KEYTIMEOUT DIRSTACKSIZE LISTMAX LOGCHECK BAUD LINENO ERRNO aliases
     galiases saliases functions""".split()  # noqa: SIM905
 )
@@ -66,6 +68,7 @@ BY_HAND = {
     "PS4": "the shell evaluates it for every line; write x=${…}; PS4='$x '",
     "BASH_ENV": "bash evaluates it when it starts; write export X=${…} and BASH_ENV='$X'",
     "ENV": "an interactive shell evaluates it when it starts; write export X=${…} and ENV='$X'",
+    "PS1": "the shell evaluates it when it prints its prompt; write export X=${…} and PS1='$X '",
     "trap": "the shell runs the text of a trap as code; write x=${…}; trap '… \"$x\"' EXIT",
     "alias": 'the shell runs the text of an alias as code; write x=${…} and a function that has "$x"',
     "functions": 'zsh runs this text as code; write x=${…} and a function that has "$x"',
@@ -211,15 +214,17 @@ class Rules:
             return Verdict(refusal=BY_HAND["alias"])
         if self.shell == "zsh" and name in ("functions", "PROMPT4"):
             return Verdict(refusal=BY_HAND["PS4" if name == "PROMPT4" else name])
-        if name in ("PS4", "BASH_ENV") or (name == "ENV" and self._starts_interactive()):
+        if name in ("PS4", "BASH_ENV") or (name == "ENV" and self.starts_interactive()):
             return Verdict(refusal=BY_HAND[name])
         counters = _COUNTERS["zsh" if self.shell == "zsh" else "sh"]
         return _NUMBER if name in counters else _FREE
 
-    def _starts_interactive(self) -> bool:
-        """Does this command start a shell that reads the file of `ENV`?"""
-        options = [text for text in self.texts[self.first + 1 :] if text[:1] == "-" and text[:2] != "--"]
-        return self.command.endswith("sh") and any("i" in option for option in options)
+    def starts_interactive(self) -> bool:
+        """Does this command start a shell that prints prompts and reads the file of `ENV`?"""
+        if not self.command.endswith("sh"):
+            return False
+        options = takewhile(lambda text: text[:1] in ("-", "+"), self.texts[self.first + 1 :])
+        return any("i" in option for option in options if option[:2] != "--")
 
     def _check_declaration(self, number: int, before: str) -> Verdict:
         """A value in an argument of `declare` and its kin."""

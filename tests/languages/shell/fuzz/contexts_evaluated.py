@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.languages.shell.fuzz.contexts import ALL, ARRAYS, BOURNE, SHELLS, held, judged, refused
+from tests.languages.shell.fuzz.contexts import ALL, ARRAYS, BOURNE, SHELLS, held, judged, refused, second
 
 _BASH = ("bash", "bash as sh")
 _NOT_SH = ("bash", "ksh", "zsh", "bash as sh")
@@ -200,4 +200,30 @@ CODE = (
     judged("echo x >& ${v}", "2", "", BOURNE),
     held("echo x >& ${v}", ("zsh", "ksh")),
 )  # fmt: skip
-EVALUATED = (*ARITHMETIC, *INTEGERS, *SUBSCRIPTS, *NAMES, *LISTS, *CODE)
+_SAFE_PROMPT = "export X=${v}; PS1='$X '; p x"
+PROMPTS = (
+    refused("export PROMPT_COMMAND=${v}; bash -i", _SAFE_PROMPT, "PS1='$X", ("dash", "bash", "zsh")),
+    refused("PS1=${v} bash --norc -i", _SAFE_PROMPT, "PS1='$X", ("dash", "bash", "zsh", "ksh")),
+    refused("PS1=${v}; export PS1; exec bash -ic true", _SAFE_PROMPT, "PS1='$X", ("dash", "bash")),
+    refused("export ENV=${v}; sh -i", _SAFE_PROMPT, "ENV='$X", ("dash", "bash")),
+    second('x=${v}; export PS1="$x"; bash -i', _SAFE_PROMPT, "PS1='$X", ("dash", "bash")),
+    held("PS1=${v}; PROMPT_COMMAND=${v}; p x"),
+    held("export PS1=${v}; sh ./no-such-script -i"),
+    held("export X=${v}; cat -i"),
+    refused("setopt promptsubst; PS3=${v}; select x in a; do break; done <<< 1", _SAFE_PROMPT, "PS1='$X", ("zsh",)),
+    second("setopt PROMPT_SUBST; x=${v}; print -P $x", "x=${v}; print -r -- $x", "print -r", ("zsh",)),
+    second("setopt promptsubst; print -rP -- ${v}", "x=${v}; print -r -- $x", "print -r", ("zsh",)),
+    second("setopt promptsubst; x=${v}; p ${(%%)x}", "x=${v}; p $x", "print -r", ("zsh",)),
+    held("x=${v}; print -P -- $x; p ${(%%)x}", ("zsh",)),
+    held("setopt promptsubst; x=${v}; p ${(%)x}", ("zsh",)),
+    judged("x=${v}; y=1; p ${(l:$x:)y}", output="<    1>", shells=("zsh",)),
+    judged("x=${v}; y=1; p ${(r:x:)y}", "2", "<1 >", ("zsh",)),
+    judged("x=${v}; print -v y -- $x; p $((y))", output="<5>", shells=("zsh",)),
+    judged("print -v y -- ${v}; p $((y))", output="<5>", shells=("zsh",)),
+    refused("echo *(${v})", "for f in *; do [[ $f == ${v} ]] && p $f; done", "in a test", ("zsh",)),
+    refused('echo *(e:"${v}":)', "for f in *; do [[ $f == ${v} ]] && p $f; done", "in a test", ("zsh",)),
+    second("x=${v}; echo *($x)", 'x=${v}; for f in *; do [[ $f == "$x" ]] && p $f; done', "[[ ", ("zsh",)),
+    held("echo *(.N) ${v}*(/N)", ("zsh",)),
+    held("setopt extendedglob; [[ a == *(${v}|b) ]]", ("zsh",)),
+)
+EVALUATED = (*ARITHMETIC, *INTEGERS, *SUBSCRIPTS, *NAMES, *LISTS, *CODE, *PROMPTS)
