@@ -10,6 +10,7 @@ what the group or the call reads and prints.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from resile.languages.shell.interpreters import reader_of_input, script_files
@@ -30,6 +31,7 @@ class Streams:
         self.rules: dict[int, Rules] = {}
         for simple, rules in zip(commands, every, strict=True):
             self.rules.setdefault(id(simple), rules)
+        self.placed = sorted((one for one in commands if one.starts), key=_start)
         self.bodies = self._bodies(text)
         # The groups, calls and `exec` from which a command has its standard input.
         self.hosts: dict[int, list[Simple]] = {}
@@ -75,15 +77,18 @@ class Streams:
 
     def commands_in(self, word: Word) -> list[Simple]:
         """The commands inside a word."""
-        return [one for one in self.commands if one.starts and word.start < one.starts[0] < word.end]
+        first = bisect_right(self.placed, word.start, key=_start)
+        return self.placed[first : bisect_left(self.placed, word.end, key=_start)]
 
     def _bodies(self, text: str) -> dict[str, list[Simple]]:
         """The commands of each function: the group that begins behind its name."""
         found: dict[str, list[Simple]] = {}
         groups = {id(simple.group[0]): simple.group for simple in self.commands if simple.group}
         for name in _FUNCTION.finditer(text):
-            begun = [one for one in self.commands if one.starts and one.starts[-1] >= name.end()]
-            first = min(begun, key=lambda one: one.starts[0], default=None)
+            at = bisect_left(self.placed, name.end(), key=_start)
+            # `function f { echo` is one command; behind `f()` begins another one.
+            begun = [one for one in self.placed[max(at - 1, 0) : at + 1] if one.starts[-1] >= name.end()]
+            first = begun[0] if begun else None
             if first is not None and id(first) in groups:
                 found.setdefault(name[1] or name[2], []).extend(groups[id(first)])
         return found
@@ -140,6 +145,10 @@ def _reach(first: Iterable[Simple], *ways: Callable[[Simple], list[Simple]]) -> 
             if id(fresh) not in seen:
                 seen.add(id(fresh))
                 left.append(fresh)
+
+
+def _start(simple: Simple) -> int:
+    return simple.starts[0]
 
 
 def _opens(simple: Simple, rules: Rules) -> bool:
