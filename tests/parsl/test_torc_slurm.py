@@ -131,14 +131,14 @@ actions:
     assert sorted(submitted) == [number for one in found for number in one[2]]
 
 
-def test_idle_allocations_end_and_ready_jobs_get_new_ones(place: Place, slurm: SlurmCluster) -> None:
+def test_each_job_that_is_ready_again_gets_one_new_allocation(place: Place, slurm: SlurmCluster) -> None:
     """The allocation goes while its job runs, the job is ready again, and one is scheduled for it: each time one."""
     command = "echo $SLURM_JOB_NAME >> trace; test $(wc -l < trace) -gt 2 || { scancel $SLURM_JOB_ID; sleep 1000; }"
     events = run(
         place,
         f"""
 name: t
-compute_node_wait_for_new_jobs_seconds: 1
+compute_node_wait_for_new_jobs_seconds: 10
 slurm_schedulers: [{{name: s, account: a, mem: 900}}]
 jobs: [{{name: a, command: "{command}", scheduler: s}}]
 actions: [{{trigger_type: auto_schedule_on_ready_jobs, action_type: schedule_nodes, scheduler: s}}]

@@ -115,7 +115,7 @@ class Host:
         self._due: set[int] = set()
         self._woken: deque[int] = deque()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._look_at = self._renew_at = self._workers_at = boot_seconds()
+        self._look_at = self._renew_at = self._workers_at = self._release_at = boot_seconds()
         self._looked_at, self._held_until, self._stops = 0.0, 0.0, 0
         self._poll = select.poll()
         self._polled: dict[int, int] = {}
@@ -186,12 +186,12 @@ class Host:
             self._look(now)
         self._turn_all(now)
         self.hub.assign()
-        self._releases.flush()
+        self._release_at = self._releases.look(now)
         self._sleep()
 
     def _sleep(self) -> None:
         """Wait until something happens or is due."""
-        until = min(self._look_at, self._renew_at, self._workers_at)
+        until = min(self._look_at, self._renew_at, self._workers_at, self._release_at)
         if self._deadlines:
             until = min(until, self._deadlines[0][0])
         self.hub.local.gather()
@@ -471,7 +471,7 @@ class Host:
             self._renew(now)
         self._look_at = until
         self._turn_all(now)
-        self._releases.flush()
+        self._release_at = self._releases.look(now)
         if self._driven:
             self._sleep()
 

@@ -1,4 +1,4 @@
-"""The leases that a host gives back after each round.
+"""The leases that a host gives back: many in one transaction, every PAUSE_SECONDS if there are always some.
 
 Closing a run with blocks of its own may take seconds, so another thread does it. The host keeps the lease until that
 thread is done, so that no engine opens the run while its blocks end.
@@ -6,11 +6,15 @@ thread is done, so that no engine opens the run while its blocks end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 
 from resile.store.contract import Lease
 from resile.store.server_tables import ServerTables
+
+# The pause between two transactions that release leases.
+PAUSE_SECONDS = 0.05
 
 
 class Releases:
@@ -24,6 +28,7 @@ class Releases:
         self._ended: list[Lease] = []
         self._waiting: list[tuple[Lease, float | None]] = []
         self._closing: dict[int, Future[None]] = {}
+        self._flushed_at = -math.inf
 
     def end(self, lease: Lease) -> None:
         """Release the lease of a run that has ended with the next `flush`."""
@@ -43,6 +48,19 @@ class Releases:
         """The leases of runs that are being closed, which the host renews."""
         leases = [*self._ended, *(lease for lease, _ in self._waiting)]
         return [lease for lease in leases if lease.run in self._closing]
+
+    def look(self, now: float) -> float:
+        """Release leases, unless that was done a moment ago; return when to look again."""
+        self._note_closed()
+        runs = [lease.run for lease in self._ended] + [lease.run for lease, _ in self._waiting]
+        if all(run in self._closing for run in runs):
+            return math.inf
+        again_at = self._flushed_at + PAUSE_SECONDS
+        if now < again_at:
+            return again_at
+        self._flushed_at = now
+        self.flush()
+        return math.inf
 
     def flush(self) -> None:
         """Release the leases of all runs whose blocks are closed."""
