@@ -154,6 +154,26 @@ def test_a_step_goes_on_while_one_host_after_another_fails(serve: Callable[..., 
     assert server.stop() == 0
 
 
+def test_it_tries_until_its_folder_can_be_used(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """A new host that can't start is no end: the server says why, and drives runs once nothing is in its way."""
+    server = serve()
+    server.api.finish(flows.HELLO)
+    database = sqlite3.connect(server.db, isolation_level=None)
+    database.execute("ALTER TABLE submissions RENAME TO away")
+    wait_for(lambda: "the host stops" in server.log())
+    servers = tmp_path / "output" / "servers"
+    servers.rename(tmp_path / "aside")
+    servers.write_text("")
+    database.execute("ALTER TABLE away RENAME TO submissions")
+    database.close()
+    wait_for(lambda: "no new host yet" in server.log())
+    servers.unlink()
+    (tmp_path / "aside").rename(servers)
+    wait_for(lambda: "a new host drives the runs" in server.log())
+    assert server.api.get(f"/runs/{server.api.finish(flows.HELLO)}").json["status"] == "completed"
+    assert server.stop() == 0
+
+
 def test_it_says_soon_that_its_database_takes_no_write(serve: Callable[..., Server]) -> None:
     """A probe does not wait as long as the store does for a database that is locked or away."""
     server = serve()
